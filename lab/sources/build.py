@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import bundle, kmod, trees
+from lab import bundle, golang, kmod, trees
 from lab.bundle.contents import DNF_PACKAGES, ZYPPER_PACKAGES
 from lab.bundle.repository import PUBLIC_KEY, publish
 from lab.machine.command import CONTAINED, run
@@ -17,8 +17,8 @@ from lab.machine.folders import cache_dir, content_key, write_atomic
 from lab.machine.lock import locked
 from lab.sources import deb, rpm
 from lab.sources.content import write_content
-from lab.sources.systems import BASE_SUITE, System, find_system
-from lab.sources.tables import Package, base_packages, driver_packages, first_packages
+from lab.sources.systems import BASE_SUITE, DOCKERS, System, find_system
+from lab.sources.tables import Package, base_packages, driver_packages, engine_packages, first_packages
 
 HERE = Path(__file__).parent
 BUILD_TIMEOUT_S = 900.0
@@ -52,7 +52,8 @@ def ensure(name: str) -> Sources:
     system = find_system(name)
     tree, packages = trees.ensure(BASE_SUITE), bundle.ensure(BASE_SUITE)
     texts = [(HERE / file).read_bytes() for file in (*INPUTS, f"tables/{system.table}.toml")]
-    key = content_key(repr(system), tree.name, packages.folder.name, kmod.source_key(), *texts)
+    programs = [golang.containerd(version).name for version in system.engines]
+    key = content_key(repr(system), tree.name, packages.folder.name, kmod.source_key(), *programs, *texts)
     folder = cache_dir() / "sources" / f"{name}-{key}"
     if not folder.is_dir():
         with locked(folder.parent / f"{name}.lock", wait_s=BUILD_TIMEOUT_S):
@@ -95,6 +96,8 @@ def _build_rpms(system: System, partial: Path) -> None:
     stage = partial / "stage"
     (stage / "out").mkdir()
     repositories = {"base": base_packages(system), system.repository: driver_packages(system)}
+    if system.engines:
+        repositories[DOCKERS] = engine_packages(system)
     for name, packages in repositories.items():
         (stage / "out" / name).mkdir()
         _write_specs(name, packages, system, stage)

@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lab import golang
 from lab.kmod import MODULES, build_modules, module_argv
 
 if TYPE_CHECKING:
@@ -32,6 +33,32 @@ ExecStart=/usr/bin/sleep infinity
 
 [Install]
 WantedBy=multi-user.target
+"""
+# Upstream's unit (containerd.service of 2.4.2), and what Docker's package says in its configuration: no `version`.
+CONTAINERD_UNIT = """\
+[Unit]
+Description=containerd container runtime
+After=network.target dbus.service
+
+[Service]
+ExecStartPre=-/sbin/modprobe overlay
+ExecStart=/usr/bin/containerd
+Type=notify
+Delegate=yes
+KillMode=process
+Restart=always
+RestartSec=5
+OOMScoreAdjust=-999
+
+[Install]
+WantedBy=multi-user.target
+"""
+CONTAINERD_SETTINGS = """\
+# Settings of a containerd that Docker alone uses.
+
+disabled_plugins = ["cri"]
+
+#root = "/var/lib/containerd"
 """
 BLACKLIST = "blacklist nouveau\noptions nouveau modeset=0\n"
 
@@ -133,6 +160,29 @@ def _headers(package: Package, _: System, root: Path, __: list[str]) -> None:
     (folder / "build").symlink_to(f"/usr/src/kernels/{kernel}")
 
 
+def _containerd(_: Package, __: System, root: Path, words: list[str]) -> None:
+    """Write a real containerd with its runc, and the settings of Docker's package."""
+    folder = golang.containerd(words[0])
+    for program in (*sorted(folder.iterdir()), golang.runc() / "runc"):
+        _copy(program, root / "usr/bin")
+    _write(root / "usr/lib/systemd/system/containerd.service", CONTAINERD_UNIT)
+    _write(root / "etc/containerd/config.toml", CONTAINERD_SETTINGS)
+
+
+def _runc(_: Package, __: System, root: Path, ___: list[str]) -> None:
+    _copy(golang.runc() / "runc", root / "usr/bin")
+
+
+def _podman(_: Package, __: System, root: Path, words: list[str]) -> None:
+    """Write a program that knows its version: what is real of it is that it needs a runtime."""
+    _write(root / "usr/bin/podman", f"#!/bin/sh\necho podman version {words[0]}\n", 0o755)
+
+
+def _copy(program: Path, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(program, folder / program.name)
+
+
 def _write(path: Path, text: str, mode: int = 0o644) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
@@ -148,4 +198,7 @@ WRITERS: dict[str, Callable[[Package, System, Path, list[str]], None]] = {
     "dkms": _dkms,
     "kernel": _kernel,
     "headers": _headers,
+    "containerd": _containerd,
+    "runc": _runc,
+    "podman": _podman,
 }

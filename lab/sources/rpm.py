@@ -23,6 +23,7 @@ HEADER = """\
 %define _build_id_links none
 %define __os_install_post %{{nil}}
 %define __brp_ldconfig %{{nil}}
+%define _binary_payload w1.zstdio
 Name: {source}
 Version: {version}
 Release: {release}
@@ -70,7 +71,7 @@ def _preamble(package: Package) -> list[str]:
     lines.append("AutoReqProv: no")
     if package.arch == "noarch":
         lines.append("BuildArch: noarch")
-    for tag in ("requires", "provides", "conflicts"):
+    for tag in ("requires", "provides", "conflicts", "obsoletes"):
         lines += [f"{tag.capitalize()}: {text}" for text in getattr(package, tag)]
     return [*lines, f"%description{_of(package)}", f"Stand-in for {package.name}.", ""]
 
@@ -81,7 +82,9 @@ def _guarded(name: str, text: str) -> list[str]:
 
 
 def _files(root: Path) -> list[str]:
-    return sorted(f"/{path.relative_to(root)}" for path in root.rglob("*") if path.is_symlink() or not path.is_dir())
+    """Return the files of a package; those of an administrator stay when it is upgraded."""
+    paths = (f"/{path.relative_to(root)}" for path in root.rglob("*") if path.is_symlink() or not path.is_dir())
+    return sorted(f"%config(noreplace) {path}" if path.startswith("/etc/") else path for path in paths)
 
 
 def render_modules(packages: Sequence[Package], system: System) -> str:

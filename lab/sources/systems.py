@@ -14,7 +14,10 @@ BASE_SUITE = "bookworm"  # dnf 4.14, rpm 4.18, zypper 1.14: those of RHEL 9 and 
 
 @dataclass(frozen=True)
 class System:
-    """A distribution; ``table`` names the file with its driver packages, ``dist`` is what their releases end with."""
+    """A distribution; ``table`` names the file with its driver packages, ``dist`` is what their releases end with.
+
+    ``engines`` are versions of containerd that Docker's repository has for it; a node does not know that repository.
+    """
 
     name: str
     manager: str
@@ -26,6 +29,7 @@ class System:
     repository: str = ""
     is_modular: bool = False
     other_kernel: str = ""
+    engines: tuple[str, ...] = ()
 
     @property
     def kernels(self) -> tuple[str, ...]:
@@ -55,13 +59,14 @@ def _os(identity: str, version: str, name: str, like: str = "", codename: str = 
 
 EL_VERSIONS = ("570.133.20", "580.95.05", "580.126.09")
 RHEL_LIKE = "rhel centos fedora"
+DOCKERS = "docker-ce"  # Docker's repository, in the folder of all
 
 SYSTEMS = {
     system.name: system
     for system in (
         System(
             "rocky9", "dnf", "el", "5.14.0-570.17.1.el9_6.x86_64", _os("rocky", "9.6", "Rocky Linux", RHEL_LIKE),
-            EL_VERSIONS, dist="el9", repository="cuda-rhel9-x86_64", is_modular=True,
+            EL_VERSIONS, dist="el9", repository="cuda-rhel9-x86_64", is_modular=True, engines=("2.2.1", "2.4.2"),
         ),
         System(
             "rhel8", "dnf", "el", "4.18.0-553.el8_10.x86_64", _os("rhel", "8.10", "Red Hat Enterprise Linux", "fedora"),

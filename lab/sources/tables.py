@@ -31,6 +31,7 @@ class Package:
     requires: tuple[str, ...] = ()
     provides: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
+    obsoletes: tuple[str, ...] = ()
     content: tuple[str, ...] = ()
     kernel: str = ""
 
@@ -82,6 +83,27 @@ def _package(row: dict[str, Any], table: dict[str, Any], system: System, version
     )
 
 
+def engine_packages(system: System) -> list[Package]:
+    """Return what of Docker's repository the lab has: every version of containerd.io that ``system`` offers.
+
+    Relations: docker/containerd-packaging, rpm/containerd.spec.
+    """
+    return [
+        Package(
+            "containerd.io",
+            "containerd.io",
+            version,
+            f"1.{system.dist}",
+            requires=("container-selinux",),
+            provides=("containerd",),
+            conflicts=("containerd", "runc"),
+            obsoletes=("containerd", "runc"),
+            content=(f"containerd {version}",),
+        )
+        for version in system.engines
+    ]
+
+
 def first_packages(system: System) -> list[str]:
     """Return the names of the packages that a node has from the start."""
     return [] if system.manager == "apt" else [*system.kernel_packages, *(each.name for each in _identity(system))]
@@ -108,7 +130,17 @@ def base_packages(system: System) -> list[Package]:
     rest = [Package(name, name, "1.0", f"1.{system.dist}".rstrip(".")) for name in names]
     # EPEL's wants the headers of the kernel and a compiler to be there before it.
     dkms = Package("dkms", "dkms", "3.2.1", f"1.{system.dist}".rstrip("."), requires=("kernel-devel", "gcc", "make"))
-    return [*kernels, devel, *_identity(system), dkms, *rest]
+    return [*kernels, devel, *_identity(system), dkms, *rest, *(_runtimes(system) if system.engines else ())]
+
+
+def _runtimes(system: System) -> list[Package]:
+    """Return what a system has of containers itself: Podman, and one of the runtimes that it takes."""
+    release = f"1.{system.dist}"
+    return [
+        Package("container-selinux", "container-selinux", "2.235.0", release),
+        Package("podman", "podman", "5.4.0", release, epoch=4, requires=("oci-runtime",), content=("podman 5.4.0",)),
+        Package("runc", "runc", "1.3.6", release, epoch=4, provides=("oci-runtime",), content=("runc",)),
+    ]
 
 
 def _identity(system: System) -> list[Package]:

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+import tomllib
+from typing import TYPE_CHECKING
+
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.engines.containerd_dumps import foreign_differences
+from ansible_collections.grapnel.node.plugins.module_utils.engines.containerd_dumps import (
+    find_parser,
+    foreign_differences,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.playbooks.fakes import Machine
 
 CRI = "[plugins.'io.containerd.cri.v1.runtime']\n"
 CRI_2 = "[plugins.'io.containerd.grpc.v1.cri']\n"
@@ -27,7 +39,7 @@ container_annotations = ["grapnel.dev/*"]
     ],
 )
 def test_nothing_of_somebody_else_differs(before: str, after: str) -> None:
-    assert foreign_differences(before, after) is None
+    assert foreign_differences(before, after, tomllib.loads) is None
 
 
 @pytest.mark.parametrize(
@@ -46,14 +58,14 @@ def test_nothing_of_somebody_else_differs(before: str, after: str) -> None:
     ],
 )
 def test_a_difference_is_named_with_both_values_unless_they_may_be_secret(before: str, after: str, words: str) -> None:
-    found = foreign_differences(before, after)
+    found = foreign_differences(before, after, tomllib.loads)
 
     assert found is not None
     assert found.startswith(words)
 
 
 def test_many_differences_are_counted() -> None:
-    found = foreign_differences("a=1\nb=1\nc=1\nd=1\ne=1", "")
+    found = foreign_differences("a=1\nb=1\nc=1\nd=1\ne=1", "", tomllib.loads)
 
     assert found is not None
     assert found.endswith(" and 2 more")
@@ -62,8 +74,25 @@ def test_many_differences_are_counted() -> None:
 def test_a_handler_that_only_has_our_name_is_somebody_s() -> None:
     theirs = OURS.replace("/etc/grapnel/containerd/base-spec.json", "/opt/spec.json")
 
-    assert foreign_differences("", theirs) is not None
+    assert foreign_differences("", theirs, tomllib.loads) is not None
 
 
 def test_what_is_no_toml_is_told() -> None:
-    assert foreign_differences("", "=") == "what it prints is not TOML"
+    assert foreign_differences("", "=", tomllib.loads) == "what it prints is not TOML"
+
+
+def test_a_later_python_reads_what_the_nodes_own_cannot(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nodes of RHEL 9 have 3.9, and were refused with every configuration of containerd."""
+    monkeypatch.setitem(sys.modules, "tomllib", None)
+    machine.write("/usr/bin/python3.9", mode=0o755)
+    assert find_parser(machine.host, tmp_path) is None
+    assert "install one" in (foreign_differences("", "", find_parser(machine.host, tmp_path)) or "")
+
+    machine.write("/usr/bin/python3.11", mode=0o755)
+    machine.teach("/usr/bin/python3.11 -I -c", '{"root": "/data"}')
+    parse = find_parser(machine.host, tmp_path)
+
+    assert parse is not None
+    assert parse('root = "/data"\n') == {"root": "/data"}

@@ -35,6 +35,6 @@ def test_a_node_looks_at_what_is_planned_for_an_engine(engine: Engine) -> None:
 
     assert planned.service in (row.units or ("",))
     assert planned.reloads is row.reloads
-    assert set(planned.packages) <= set(row.packages)
+    assert planned.package_names <= {*row.packages}
     assert engine.value in DISTRIBUTIONS or files <= KNOWN
     assert PLANNED[engine].folder in ("", f"{row.folder}/")

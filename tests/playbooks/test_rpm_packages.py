@@ -337,6 +337,21 @@ def test_metadata_that_dnf_has_confirmed_is_fresh_although_it_was_not_written_ag
     assert len(machine.calls) == 1
 
 
+def test_a_package_source_that_is_newer_than_the_metadata_is_read(machine: Machine) -> None:
+    """What a repository has that was just written was unknown until the metadata was an hour old."""
+    os.utime(machine.write("/var/cache/dnf/base-1/repodata/repomd.xml"), (5000, 5000))
+    source = machine.write("/etc/yum.repos.d/grapnel-docker.repo")
+    machine.teach("dnf -q -y makecache --refresh")
+
+    os.utime(source, (4000, 4000))
+    dnf.refresh_lists(machine.host, FRESHNESS, Clock(lambda: 5500.0))
+    before = len(machine.calls)
+    os.utime(source, (5400, 5400))
+    dnf.refresh_lists(machine.host, FRESHNESS, Clock(lambda: 5500.0))
+
+    assert (before, len(machine.calls)) == (0, 1)
+
+
 def test_zypper_metadata_that_did_not_change_counts_as_fresh_after_a_refresh(machine: Machine) -> None:
     folder = machine.root / "var/cache/zypp/raw/cuda/repodata"
     folder.mkdir(parents=True)

@@ -9,9 +9,11 @@ module: engine_packages
 short_description: Install the packages of an engine, and remember which came with it
 version_added: 0.1.0
 description:
-  - Asks apt which packages would come, and notes those that are not there (docs/contracts/originals), so that
-    M(grapnel.node.removal) takes away no others. Then they are installed, without what they only recommend.
-  - A package that is installed stays at its version.
+  - Asks the package manager which packages would come, and notes those that are not there (docs/contracts/originals),
+    so that M(grapnel.node.removal) takes away no others. Then they are installed, without what they only recommend.
+  - A package that is installed stays as it is, unless another version of it is asked for. If one would have to go,
+    nothing is installed.
+  - A service that ran is restarted with another version, and has to answer; else the former packages are put back.
 author:
   - The grapnel authors (@grapnel)
 options:
@@ -24,10 +26,14 @@ options:
     type: list
     elements: str
     required: true
-  lock_timeout_s:
-    description: Longest time in seconds to wait for another process that uses the package manager.
-    type: int
-    default: 120
+  versions:
+    description: Their versions as the package manager has them, by name; without one, whichever is there or comes.
+    type: dict
+    default: {}
+  unit:
+    description: The engine's service, empty for an engine without one.
+    type: str
+    default: ""
 attributes:
   check_mode:
     description: Tells what would be installed. Nothing is noted.
@@ -54,19 +60,20 @@ coming:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import (
+    EnginePackageError,
+    find_arrival,
+    install,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Host
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import (
     OriginalsError,
     Packages,
     remember_packages,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.removal.packages import (
-    RemovalError,
     absent_data,
     absent_groups,
-    install,
-    not_installed,
-    packages_to_come,
 )
 
 
@@ -75,23 +82,25 @@ def main() -> None:
         argument_spec={
             "engine": {"type": "str", "required": True},
             "packages": {"type": "list", "elements": "str", "required": True},
-            "lock_timeout_s": {"type": "int", "default": 120},
+            "versions": {"type": "dict", "default": {}},
+            "unit": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
-    host, engine, coming = Host(), module.params["engine"], []
-    wanted = not_installed(host, module.params["packages"])
+    host, engine = Host(), module.params["engine"]
     try:
-        coming = packages_to_come(host, wanted) if wanted else []
-        if wanted and not module.check_mode:
-            if coming:
-                known = Packages(tuple(coming), absent_data(host, engine), absent_groups(host, engine))
+        versions = {name: str(module.params["versions"].get(name, "")) for name in module.params["packages"]}
+        arrival = find_arrival(host, versions)
+        if arrival.wanted and not module.check_mode:
+            if arrival.coming:
+                known = Packages(arrival.coming, absent_data(host, engine), absent_groups(host, engine))
                 remember_packages(host, engine, known)
-            install(host, wanted, module.params["lock_timeout_s"])
-    except (OSError, OriginalsError, RemovalError) as error:
+            install(host, arrival, engine, module.params["unit"], Clock())
+    except (OSError, OriginalsError, EnginePackageError) as error:
         module.fail_json(msg=str(error))
+    coming = list(arrival.coming)
     diff = {"before": "", "after": "".join(f"{name}\n" for name in coming)} if coming else {}
-    module.exit_json(changed=bool(wanted), coming=coming, diff=diff)
+    module.exit_json(changed=bool(arrival.wanted), coming=coming, diff=diff)
 
 
 if __name__ == "__main__":

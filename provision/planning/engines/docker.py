@@ -16,12 +16,13 @@ import json
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
-from provision.declaration.spec.model import Engine
+from provision.declaration.spec.model import Engine, EngineSource
 from provision.planning.engines.files.engine_file import Table, bom_of, parse_json, version_numbers
 from provision.planning.engines.files.hook import HOOK_PATH
 from provision.planning.engines.files.present import mode_of, text_of, version_of_engine
 from provision.planning.engines.files.runtimes import is_injector, is_ordinary_name
 from provision.planning.engines.model import Files, KnownEngine, NodeEngine
+from provision.planning.engines.package import DEBIAN_KIN, DOCKER_CE, DOCKERS_SYSTEMS, EnginePackage
 from provision.planning.node_plan import FileContent, Problem
 from provision.planning.render.errors import EngineConfigError
 
@@ -162,7 +163,13 @@ def _handlers_in(text: str) -> list[str]:
 _ON_NODE: Final = NodeEngine(
     name=Engine.DOCKER.value,
     service=_SERVICE,
-    packages=("docker.io",),
+    packages={
+        EngineSource.DISTRIBUTION: {
+            **dict.fromkeys(DEBIAN_KIN, EnginePackage("docker.io")),
+            "amzn": EnginePackage("docker"),
+        },
+        EngineSource.DOCKER: dict.fromkeys(DOCKERS_SYSTEMS, DOCKER_CE),
+    },
     defaults={"debian": {MAIN_PATH: None}},  # docker.io 26.1.5+dfsg1-9+deb13u1
     show_config=_SHOW,
     engine_paths=(GPUS_PATH, MAIN_PATH),

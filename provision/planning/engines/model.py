@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from provision.declaration.fleet.facts.node import NodeFacts
-    from provision.declaration.spec.model import StackSpec
+    from provision.declaration.spec.model import EngineSource, StackSpec
+    from provision.planning.engines.package import EnginePackage
     from provision.planning.node_plan import FileContent, Problem
 
 Files = tuple["FileContent", ...]
@@ -21,8 +22,9 @@ Files = tuple["FileContent", ...]
 class NodeEngine:
     """A container engine as the planner sees it on a node.
 
-    ``packages`` are the distribution's, none where no distribution has it; ``defaults`` the files that they bring, by
-    the distribution and the path, as far as that is known: None is one that they do not bring. ``own_files`` need
+    ``packages`` are that of each source by the system, none where no package source has it; ``defaults`` the files that
+    the distribution's brings, by the system and the path, as far as that is known: None is one that it does not bring.
+    ``own_files`` need
     nothing but the declaration; ``engine_files`` follow from the engine's present configuration, are written to
     ``engine_paths``, and raise `EngineConfigError`. ``live_files`` need no restart: the engine notices them by itself.
     ``drop_in_path`` is ours alone where there is a ``kept_folder``, in which a text that somebody wrote there is kept:
@@ -42,7 +44,7 @@ class NodeEngine:
     drop_in_path: str
     engine_files: Callable[[NodeFacts, StackSpec], Files] = field(repr=False)
     own_files: Callable[[StackSpec], Files] = field(default=lambda _: (), repr=False)
-    packages: tuple[str, ...] = ()
+    packages: Mapping[EngineSource, Mapping[str, EnginePackage]] = field(default_factory=dict, repr=False)
     defaults: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict, repr=False)
     live_files: frozenset[str] = frozenset()
     reloads: bool = False
@@ -53,6 +55,11 @@ class NodeEngine:
     adopted: Mapping[str, str] = field(default_factory=dict)
     follows_from: Callable[[NodeFacts, StackSpec], Mapping[str, str]] = field(default=lambda *_: {}, repr=False)
     warnings: Callable[[NodeFacts, StackSpec], tuple[Problem, ...]] = field(default=lambda *_: (), repr=False)
+
+    @property
+    def package_names(self) -> frozenset[str]:
+        """Return the names of its package on all systems."""
+        return frozenset(package.name for of_source in self.packages.values() for package in of_source.values())
 
 
 @dataclass(frozen=True)

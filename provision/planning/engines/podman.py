@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from provision.declaration.spec.model import Engine
+from provision.declaration.spec.model import Engine, EngineSource
 from provision.planning.engines.files.hook import (
     DEFAULT_FOLDER,
     FILE_NAME,
@@ -14,6 +14,7 @@ from provision.planning.engines.files.hook import (
 )
 from provision.planning.engines.files.present import texts_beside
 from provision.planning.engines.model import Files, KnownEngine, NodeEngine
+from provision.planning.engines.package import DEBIAN_KIN, RHEL_KIN, EnginePackage
 from provision.planning.node_plan import FileContent
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def _own_files(stack: StackSpec) -> Files:
 _ON_NODE: Final = NodeEngine(
     name=Engine.PODMAN.value,
     service="",
-    packages=("podman",),
+    packages={EngineSource.DISTRIBUTION: dict.fromkeys((*DEBIAN_KIN, *RHEL_KIN), EnginePackage("podman"))},
     show_config="podman info",
     engine_paths=(),
     drop_in_path=HOOK_FILE_PATH,

@@ -10,12 +10,6 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.originals imp
     Packages,
     remember_packages,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.removal.packages import (
-    RemovalError,
-    install,
-    not_installed,
-    packages_to_come,
-)
 from ansible_collections.grapnel.node.plugins.module_utils.removal.plan import find_removal
 
 from tests.playbooks.removal.node import (
@@ -76,30 +70,3 @@ def test_an_engine_with_running_containers_is_refused(machine: Machine, engine: 
     machine.write("/proc/12/comm", "containerd-shim\n")
 
     assert "end them first" in find_removal(machine.host, ALL).problems[0]
-
-
-def test_packages_that_were_there_before_are_not_counted(machine: Machine) -> None:
-    machine.teach(
-        "apt-get --simulate", "Inst runc (1.1 Debian:13 [amd64])\nInst libc6 [2.40] (2.41 Debian:13 [amd64])\n"
-    )
-    assert packages_to_come(machine.host, ["containerd"]) == ["runc"]
-
-    machine.teach("apt-get --simulate", return_code=100, stderr="E: Unable to locate package containerd")
-    with pytest.raises(RemovalError, match="Unable to locate"):
-        packages_to_come(machine.host, ["containerd"])
-
-
-def test_only_what_is_not_installed_to_the_end_is_installed(machine: Machine) -> None:
-    machine.teach("dpkg-query --show", "runc installed\ncontainerd half-configured\n")
-    machine.teach("env DEBIAN_FRONTEND=noninteractive", "")
-
-    wanted = not_installed(machine.host, ["runc", "containerd", "podman"])
-    install(machine.host, wanted, 120)
-
-    assert wanted == ["containerd", "podman"]
-    assert machine.calls[-1].endswith(" install containerd podman")
-    assert "--no-install-recommends -o DPkg::Lock::Timeout=120" in machine.calls[-1]
-
-    machine.teach("env DEBIAN_FRONTEND=noninteractive", return_code=100, stderr="E: Could not get lock")
-    with pytest.raises(RemovalError, match="apt cannot install podman: E: Could not get lock"):
-        install(machine.host, ["podman"], 120)

@@ -140,10 +140,10 @@ PROBLEMS: dict[str, tuple[Change, dict[str, dict[str, object]], str, str]] = {
         "n1 has no crio, and debian has no package of it",
     ),
     "an engine that another package manager would install": (
-        lambda facts: edit_package_manager(facts, name="dnf"),
+        lambda facts: edit_package_manager(facts, name="zypper"),
         {},
         "engine-missing",
-        "n1 has no containerd, and engines are installed by apt alone",
+        "n1 has no containerd, and engines are installed by apt and dnf alone",
     ),
     "no package of the engine": (
         lambda facts: replace(

@@ -297,7 +297,7 @@ REFUSED: dict[str, tuple[str, dict[str, str], str]] = {
         ),
     ),
     "version 1 by default": (
-        'disabled_plugins = ["cri"]\n',
+        'disabled_plugins = ["restart"]\n',
         {},
         "/etc/containerd/config.toml has version 1, which has no drop-ins that can be added to",
     ),

@@ -83,10 +83,6 @@ REFUSED = {
         "eks-2.toml",
         "the runtime handler 'nvidia' already exists, and grapnel did not create it",
     ),
-    "Docker's package": (
-        "docker-package.toml",
-        "/etc/containerd/config.toml has version 1, which has no drop-ins that can be added to",
-    ),
     "version 1": (
         "k3s-1.23-version-1.toml",
         "/etc/containerd/config.toml has version 1, which has no drop-ins that can be added to",

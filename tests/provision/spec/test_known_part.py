@@ -27,7 +27,7 @@ def errors(spec: dict[str, Any], *strays: str) -> list[str]:
     [
         pytest.param({"driver": {"version": 550}}, [], id="a version of a wrong type is not missing"),
         pytest.param({"driver": {"verzion": "550.163.01"}}, [], id="one under a wrong name is not missing"),
-        pytest.param({"driver": {}, "runtime": {"version": "550.163.01"}}, [], id="nor one in another section"),
+        pytest.param({"driver": {}, "plugin": {"version": "550.163.01"}}, [], id="nor one in another section"),
         pytest.param({"drivers": {"version": "550.163.01"}}, [], id="nor a section under a wrong name"),
         pytest.param({"driver": {"version": UNREADABLE}}, [], id="nor what could not be read"),
         pytest.param({"driver": 5}, [], id="a section that is no mapping"),

@@ -6,13 +6,18 @@ know these rules of every containerd to see that a value is another one.
 
 from __future__ import annotations
 
+import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from ansible_collections.grapnel.node.plugins.module_utils.engines.table import CONTAINERD
+from ansible_collections.grapnel.node.plugins.module_utils.machine.identity import read_pythons
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
+
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 (_BASE_SPEC,) = CONTAINERD.ours  # of our handler, and of no other one
 
@@ -23,16 +28,39 @@ _SAME_AS_EMPTY = {"sandbox_mode": "podsandbox", "sandboxer": "podsandbox"}
 _SECRET = re.compile(r"auth|cred|header|key|pass|secret|token|user|env|args|registry", re.IGNORECASE)
 _PLAIN = re.compile(r"[A-Za-z0-9_./:-]{1,80}")
 _MOST = 3
+_FIRST_MINOR = 11  # Python 3.11 reads TOML by itself
+_SCRIPT = "import json, sys, tomllib; json.dump(tomllib.load(open(sys.argv[1], 'rb')), sys.stdout, default=str)"
+_TIMEOUT_S = 30.0
+Parse = Callable[[str], "dict[str, Any]"]
 
 
-def foreign_differences(before: str, after: str) -> str | None:
-    """Return which settings that are not ours would change, from what to what; None when none would."""
+def find_parser(host: Host, scratch: Path) -> Parse | None:
+    """Return what reads TOML: this Python, or a later one of the machine, which is given files; None without one."""
     try:
         import tomllib  # noqa: PLC0415 - Python 3.11; Debian 12 has it
     except ImportError:
-        return "the comparison needs Python 3.11"
+        later = [path for path, version in read_pythons(host).items() if int(version.partition(".")[2]) >= _FIRST_MINOR]
+        return (lambda text: _parse_by(host, max(later), text, scratch)) if later else None
+    return tomllib.loads
+
+
+def _parse_by(host: Host, python: str, text: str, scratch: Path) -> dict[str, Any]:
+    place = scratch / "dump.toml"
+    place.touch(mode=0o600)
+    place.write_text(text, encoding="utf-8")
+    done = host.run([python, "-I", "-c", _SCRIPT, str(place)], _TIMEOUT_S)
+    tree: dict[str, Any] = json.loads(done.stdout)
+    return tree
+
+
+def foreign_differences(before: str, after: str, parse: Parse | None) -> str | None:
+    """Return which settings that are not ours would change, from what to what; None when none would."""
+    if parse is None:
+        return (
+            "the comparison needs Python 3.11 or later beside the node's own, such as /usr/bin/python3.11: install one"
+        )
     try:
-        trees = [tomllib.loads(text) for text in (before, after)]
+        trees = [parse(text) for text in (before, after)]
         ours = {keys for tree in trees for keys in _handlers_of_ours(tree)}  # also of one that ours replaces
         was, becomes = (dict(_settings(tree, ours)) for tree in trees)
     except (ValueError, RecursionError):

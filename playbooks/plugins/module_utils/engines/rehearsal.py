@@ -13,7 +13,10 @@ import tempfile
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.engines.containerd_dumps import foreign_differences
+from ansible_collections.grapnel.node.plugins.module_utils.engines.containerd_dumps import (
+    find_parser,
+    foreign_differences,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.engines.found import complaint_of, find_engine, secret_texts
 from ansible_collections.grapnel.node.plugins.module_utils.engines.table import CONTAINERD, ENGINES
 
@@ -50,24 +53,37 @@ def rehearse_engine(host: Host, name: str, changes: list[FileDifference]) -> str
                 stage.write(change.after.path, change.after.content, change.after.mode)
         after = stage.ask(question)
         complaint = complaint_of(engine, after, secret_texts(stage.place))
+        difference = (
+            None
+            if before is None or complaint is not None
+            else foreign_differences(before.stdout, after.stdout, find_parser(host, Path(scratch)))
+        )
     if complaint is not None:
         return f"{name} does not accept its configuration, nothing was changed: {complaint}"
-    difference = None if before is None else foreign_differences(before.stdout, after.stdout)
     return difference and f"{name} would not run as before, nothing was changed: {difference}"
 
 
 def _ask_before(host: Host, question: list[str], stage: _Stage, changes: list[FileDifference]) -> Finished | None:
     """Return what containerd would run with if our drop-in were empty; None when it does not run with that at all.
 
-    A drop-in of another product that is moved away from the place of ours is in force as it is.
+    A main file that is not there, or says what Docker's package brings, says nothing of the site's. A drop-in of
+    another product that is moved away from the place of ours is in force as it is.
     """
     if all(change.after.path != _ADOPTED_DROP_IN for change in changes):
         for path in CONTAINERD.marked:
             stage.write(path, "", 0o600)
-    if not host.path(CONTAINERD.main).exists():
+    text = host.read_text(CONTAINERD.main)
+    if text is None or _is_dockers_default(text):
         stage.write(CONTAINERD.main, "", 0o600)
     found = stage.ask(question)
     return None if found.return_code else found
+
+
+def _is_dockers_default(text: str) -> bool:
+    """Tell whether a main file has the one line of Docker's package, which a plan takes out, and no other."""
+    lines = (line.partition("#")[0] for line in text.splitlines())
+    said = ["".join(line.split()).replace("'", '"') for line in lines if line.strip()]
+    return said == ['disabled_plugins=["cri"]']
 
 
 class _Stage:

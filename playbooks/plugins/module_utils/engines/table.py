@@ -17,8 +17,8 @@ class Engine:
 
     ``programs`` are names in root's PATH, or paths; one of them serves. ``units`` are the services that it may be in;
     one that ``reloads`` takes its files in without a restart. At ``socket`` it listens for a kubelet. ``shim`` begins
-    the name of what a container runs below. ``packages`` are what a plan may install of it, or what that brings;
-    ``data`` and ``groups`` of users are what they leave behind.
+    the name of what a container runs below. ``packages`` are what a plan may install of it, and what these bring or
+    replace; ``data`` and ``groups`` of users are what they leave behind.
 
     ``folder`` has its settings. ``main`` is the file in it that is read first, and with ``is_shared`` grapnel's and
     others'; ``drop_ins`` is the folder of those that are read after it, with ``reads_any_name`` whatever their names.
@@ -81,7 +81,14 @@ CONTAINERD = Engine(
     "containerd",
     ("containerd",),
     ("containerd.service",),
-    packages=("containerd", "containerd.io", "containernetworking-plugins", "runc"),
+    packages=(
+        "containerd",
+        "containerd-stable",
+        "containerd.io",
+        "containernetworking-plugins",
+        "runc",
+        "runc-stable",
+    ),
     folder="/etc/containerd",
     main="/etc/containerd/config.toml",
     is_shared=True,
@@ -114,7 +121,7 @@ DOCKER = Engine(
     ("dockerd",),  # Docker's client may be there without it, and the other way round
     ("docker.service",),
     reloads=True,
-    packages=("docker-ce", "docker.io"),
+    packages=("docker", "docker-ce", "docker.io"),
     folder="/etc/docker",
     main="/etc/docker/daemon.json",
     is_shared=True,

@@ -42,6 +42,12 @@ _DRIVER_FILES = (
     "/etc/zypp/locks",
     "/etc/zypp/repos.d/grapnel-nvidia.repo",
 )
+_ENGINE_FILES = (
+    "/etc/apt/keyrings/grapnel-docker.asc",
+    "/etc/apt/sources.list.d/grapnel-docker.sources",
+    "/etc/pki/rpm-gpg/RPM-GPG-KEY-grapnel-docker",
+    "/etc/yum.repos.d/grapnel-docker.repo",
+)
 _FILES = (
     "/etc/apt/preferences",
     "/etc/grapnel/declared-configs.json",
@@ -60,6 +66,7 @@ _FILES = (
     "/etc/systemd/system/grapnel-drift.timer",
     "/etc/systemd/system/grapnel-node.service",
     *_DRIVER_FILES,
+    *_ENGINE_FILES,
     *(f"{RESTART_MARKS}/{unit}" for unit in (*UNITS, DAEMON_UNIT)),
     RELOAD_MARK,
     RELEASED,

@@ -51,12 +51,16 @@ class Download:
 
 @dataclass(frozen=True)
 class Resolution:
-    """What a request comes to: files to fetch, packages that change (the old version, "" for a new one), and go."""
+    """What a request comes to: files to fetch, packages that change (the old version, "" for a new one), and go.
+
+    ``obsoleted`` are packages that go because a new one says that it takes their place.
+    """
 
     downloads: tuple[Download, ...] = ()
     install: Mapping[str, str] = field(default_factory=dict)
     replaced: Mapping[str, str] = field(default_factory=dict)
     remove: Mapping[str, str] = field(default_factory=dict)
+    obsoleted: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def size_bytes(self) -> int:

@@ -1,4 +1,8 @@
-"""Installs the packages of an engine, tells which come with it, and takes them away again."""
+"""Takes the packages of an engine away again, with their settings and what it left behind.
+
+apt is told by its own verbs: it purges what was removed already, and keeps nothing of it. dnf removes by the same
+transactions that exchange a driver.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,19 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import SCRATCH
 from ansible_collections.grapnel.node.plugins.module_utils.engines.table import ENGINES
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import unit_property
-from ansible_collections.grapnel.node.plugins.module_utils.removal.own import remove_made
-from ansible_collections.grapnel.node.plugins.module_utils.removal.settings import keep_settings, put_back_settings
+from ansible_collections.grapnel.node.plugins.module_utils.packages import family
+from ansible_collections.grapnel.node.plugins.module_utils.packages.choose import find_manager
+from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Transaction
+from ansible_collections.grapnel.node.plugins.module_utils.removal.own import remove_made, remove_path
+from ansible_collections.grapnel.node.plugins.module_utils.removal.settings import (
+    find_unused,
+    keep_settings,
+    put_back_settings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,14 +32,10 @@ if TYPE_CHECKING:
 
 _ASK_TIMEOUT_S = 60.0
 _CHANGE_TIMEOUT_S = 900.0
-# One that is upgraded has its present version in brackets: it was there before.
-_NEW = re.compile(r"^Inst (\S+?)(?::\S+)? \(", re.MULTILINE)
 _GOES = re.compile(r"^(?:Remv|Purg) (\S+?)(?::\S+)? ", re.MULTILINE)
 _SHIMS = tuple({each.shim for each in ENGINES.values() if each.shim})  # what containers run below
 _WAIT = ("-o", "DPkg::Lock::Timeout=120")
 _SILENT = ("env", "DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_SUSPEND=1")
-# A file that somebody has changed stays as it is, and the package's is written beside it.
-_KEEP_FILES = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
 _MEMBERS = 3  # column of group(5)
 
 
@@ -46,46 +55,19 @@ class PackagePlan:
     problem: str = ""
 
 
-def packages_to_come(host: Host, names: Sequence[str]) -> list[str]:
-    """Return the packages that are not on the machine and come when these are installed; raises `RemovalError`."""
-    argv = ["apt-get", "--simulate", "--no-install-recommends", "install", *names]
-    done = host.run(argv, _ASK_TIMEOUT_S)
-    if done.return_code:
-        raise RemovalError(f"apt cannot install {', '.join(names)}: {done.complaints}")
-    return sorted(set(_NEW.findall(done.stdout)))
-
-
-def not_installed(host: Host, names: Sequence[str]) -> list[str]:
-    """Return those of the packages that are not installed, or not to the end."""
-    shown = host.run(
-        ["dpkg-query", "--show", "--showformat", "${Package} ${db:Status-Status}\\n", *names], _ASK_TIMEOUT_S
-    )
-    installed = {line.split()[0] for line in shown.stdout.splitlines() if line.endswith(" installed")}
-    return [name for name in names if name not in installed]
-
-
-def install(host: Host, names: Sequence[str], lock_timeout_s: int) -> None:
-    """Install packages without what they recommend; raises `RemovalError`."""
-    wait = ("-o", f"DPkg::Lock::Timeout={lock_timeout_s}")
-    options = ("--yes", "--quiet", "--no-install-recommends", *wait, *_KEEP_FILES)
-    done = host.run([*_SILENT, "apt-get", *options, "install", *names], _CHANGE_TIMEOUT_S)
-    if done.return_code:
-        raise RemovalError(f"apt cannot install {', '.join(names)}: {done.complaints}")
-
-
 def plan_packages(host: Host, engine: str, recorded: Packages) -> PackagePlan:
     """Decide what becomes of the packages that came with an engine."""
-    names = tuple(name for name in recorded.names if _is_installed(host, name))
+    names = _installed(host, recorded.names)
     data = tuple(path for path in recorded.data if host.path(path).exists())
     groups = tuple(name for name in recorded.groups if is_unused_group(host, name))
     if not names:
         return PackagePlan(engine, (), data, groups)
     if unit_property(host, "kubelet.service", "LoadState") == "loaded":
         return PackagePlan(engine, names, stays="the node has a kubelet, which needs it")
-    done = host.run(["apt-get", "--simulate", "purge", *names], _ASK_TIMEOUT_S)
-    if done.return_code:
-        return PackagePlan(engine, names, stays=f"apt would not remove it ({done.complaint})")
-    others = sorted(set(_GOES.findall(done.stdout)) - set(names))
+    try:
+        others = sorted(_going(host, names) - set(names))
+    except PackageError as error:
+        return PackagePlan(engine, names, stays=str(error))
     if others:
         return PackagePlan(engine, names, stays=f"{', '.join(others[:5])} would go with it")
     if _has_containers(host):
@@ -127,15 +109,45 @@ def _group(host: Host, name: str) -> list[str]:
 def _purge(host: Host, plan: PackagePlan) -> None:
     """Purge the packages, but not the settings that somebody wrote himself, before they came or since."""
     keep_settings(host, plan.names)
-    done = host.run([*_SILENT, "apt-get", "--yes", "--quiet", *_WAIT, "purge", *plan.names], _CHANGE_TIMEOUT_S)
-    if done.return_code:
-        raise RemovalError(f"the packages of {plan.engine} cannot be removed: {done.complaints}")
+    if _has_apt(host):
+        done = host.run([*_SILENT, "apt-get", "--yes", "--quiet", *_WAIT, "purge", *plan.names], _CHANGE_TIMEOUT_S)
+        if done.return_code:
+            raise RemovalError(f"the packages of {plan.engine} cannot be removed: {done.complaints}")
+    else:
+        unused = find_unused(host, plan.names)
+        try:
+            find_manager(host).apply(host, Transaction((), plan.names, SCRATCH, purge=True), Clock())
+        except PackageError as error:
+            raise RemovalError(f"the packages of {plan.engine} cannot be removed: {error}") from error
+        for path in unused:
+            remove_path(host, path)
     put_back_settings(host)
 
 
-def _is_installed(host: Host, name: str) -> bool:
+def _installed(host: Host, names: Sequence[str]) -> tuple[str, ...]:
+    if not _has_apt(host):
+        there = find_manager(host).installed(host, names)
+        return tuple(name for name in names if name in there)
+    return tuple(name for name in names if _has_state(host, name))
+
+
+def _has_state(host: Host, name: str) -> bool:
     done = host.run(["dpkg-query", "--show", "--showformat", "${db:Status-Status}", name], _ASK_TIMEOUT_S)
     return done.return_code == 0 and done.stdout.strip() not in ("", "not-installed")
+
+
+def _going(host: Host, names: tuple[str, ...]) -> set[str]:
+    """Return what would go with packages; raises `PackageError`."""
+    if not _has_apt(host):
+        return set(find_manager(host).rehearse(host, Transaction((), names, SCRATCH, purge=True)).remove)
+    done = host.run(["apt-get", "--simulate", "purge", *names], _ASK_TIMEOUT_S)
+    if done.return_code:
+        raise PackageError(f"apt would not remove it ({done.complaint})")
+    return set(_GOES.findall(done.stdout))
+
+
+def _has_apt(host: Host) -> bool:
+    return family.find_manager(host) == family.APT
 
 
 def _has_containers(host: Host) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record.durable import write_durably
+from ansible_collections.grapnel.node.plugins.module_utils.packages import family
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 KEPT = "/var/lib/grapnel/settings.json"
 _TIMEOUT_S = 60.0
+_RPM_FILES = "[%{FILENAMES}\\t%{FILEDIGESTS}\\t%{FILEFLAGS:fflags}\\n]"
+_RPM_FIELDS = 3
 
 
 @dataclass(frozen=True)
@@ -75,10 +78,26 @@ def put_back_settings(host: Host) -> None:
 
 def find_settings(host: Host, names: Sequence[str]) -> list[KeptFile]:
     """Return the settings of packages that are not as the packages brought them."""
-    done = host.run(["dpkg-query", "--show", "--showformat", "${Conffiles}\\n", *names], _TIMEOUT_S)
-    rows = (line.split() for line in done.stdout.splitlines() if line.strip())
-    found = (_read(host, row[0], row[1]) for row in rows if len(row) > 1 and row[0].startswith("/"))
+    found = (_read(host, path, brought) for path, brought in _brought(host, names))
     return [one for one in found if one is not None]
+
+
+def find_unused(host: Host, names: Sequence[str]) -> list[str]:
+    """Return what rpm has written beside settings that were there already, as far as nobody has changed it."""
+    beside = ((f"{path}.rpmnew", digest) for path, digest in _brought(host, names))
+    return [path for path, digest in beside if host.path(path).is_file() and _read(host, path, digest) is None]
+
+
+def _brought(host: Host, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the files of settings that packages bring, with their digests."""
+    if family.find_manager(host) == family.APT:
+        done = host.run(["dpkg-query", "--show", "--showformat", "${Conffiles}\\n", *names], _TIMEOUT_S)
+        rows = [line.split()[:2] for line in done.stdout.splitlines()]
+    else:
+        done = host.run(["rpm", "--query", "--queryformat", _RPM_FILES, *names], _TIMEOUT_S)
+        listed = (line.split("\t") for line in done.stdout.splitlines())
+        rows = [fields[:2] for fields in listed if len(fields) == _RPM_FIELDS and "c" in fields[2]]
+    return [(row[0], row[1]) for row in rows if len(row) > 1 and row[0].startswith("/")]
 
 
 def _read(host: Host, path: str, brought: str) -> KeptFile | None:
@@ -86,7 +105,8 @@ def _read(host: Host, path: str, brought: str) -> KeptFile | None:
     if place.is_symlink() or not place.is_file():
         return None
     content = place.read_bytes()
-    if hashlib.md5(content, usedforsecurity=False).hexdigest() == brought:  # the digest that dpkg has
+    digests = (hashlib.md5(content, usedforsecurity=False), hashlib.sha256(content))  # dpkg's, and rpm's
+    if brought in {each.hexdigest() for each in digests}:
         return None
     status = place.stat()
     folders = []

@@ -80,18 +80,16 @@ from provision.declaration.spec.model.rollout.when import (
     Window,
     Zones,
 )
-from provision.declaration.spec.model.scheduler import Commands, Scheduler, SchedulerKind, Slurm
-from provision.declaration.spec.model.stack import (
-    API_VERSION,
-    KIND,
+from provision.declaration.spec.model.runtime import (
     Engine,
+    EngineRepository,
+    EngineSource,
     Entitlement,
-    GpuStack,
     HandEdits,
-    Metadata,
     Runtime,
-    StackSpec,
 )
+from provision.declaration.spec.model.scheduler import Commands, Scheduler, SchedulerKind, Slurm
+from provision.declaration.spec.model.stack import API_VERSION, KIND, GpuStack, Metadata, StackSpec
 from provision.declaration.spec.model.tenancy import (
     Cohort,
     Flavor,
@@ -131,6 +129,8 @@ __all__ = [
     "Driver",
     "DriverSource",
     "Engine",
+    "EngineRepository",
+    "EngineSource",
     "Entitlement",
     "EvictionRequests",
     "Expect",

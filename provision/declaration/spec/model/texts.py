@@ -27,6 +27,15 @@ DriverBranch = Annotated[
     str,
     text("[1-9][0-9]{2}", "a driver branch: the first number of its versions", "550", longest=3),
 ]
+EngineVersion = Annotated[
+    str,
+    text(
+        r"[0-9]{1,3}(\.[0-9]{1,3}){1,3}",
+        "an engine's version: all parts of the upstream version, without the package's epoch and revision",
+        "2.2.1",
+        longest=15,
+    ),
+]
 # No user, query or fragment: no password or token ends up in a declaration, and in the files that are made from it.
 RepositoryUrl = Annotated[
     str,

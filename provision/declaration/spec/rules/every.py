@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from provision.declaration.spec.known_part import as_far_as_known
-from provision.declaration.spec.model import Engine, Entitlement, GpuInterface, StackSpec
+from provision.declaration.spec.model import Engine, EngineSource, Entitlement, GpuInterface, StackSpec
 from provision.declaration.spec.rules.driver import judge_driver
 from provision.declaration.spec.rules.gpu_settings import judge_gpu_settings
 from provision.declaration.spec.rules.kueue import judge_kueue
@@ -73,10 +73,33 @@ def _runtime(spec: StackSpec) -> Iterator[Remark]:
         yield warning(path, "any image can take GPUs that the plugin gave to others", hint)
 
 
+def _engine_source(spec: StackSpec) -> Iterator[Remark]:
+    """Nodes know the keys of their own distribution, and not Docker's."""
+    runtime = spec.runtime
+    if not (runtime.enabled and runtime.install):
+        if runtime.version is not None:
+            hint = "leave the key out, or have grapnel install the engine"
+            yield warning(("runtime", "version"), "has no effect while grapnel installs no engine", hint)
+        return
+    if runtime.source is EngineSource.DISTRIBUTION:
+        if runtime.repository is not None:
+            hint = "write source: docker, or leave the key out"
+            yield warning(("runtime", "repository"), "has no effect with source: distribution", hint)
+    elif runtime.engine not in _OF_DOCKER:
+        hint = f"leave the key out, or write engine: {' or '.join(each.value for each in _OF_DOCKER)}"
+        yield error(("runtime", "source"), f"Docker's repository has no {runtime.engine.value}", hint)
+    elif runtime.repository is None:
+        hint = "write repository.key: the text of the file gpg beside Docker's packages, once you checked it"
+        message = "is required with source: docker, for the key that signs its packages"
+        yield error(("runtime", "repository"), message, hint)
+
+
+_OF_DOCKER: Final = (Engine.CONTAINERD, Engine.DOCKER)
 _RULES: Final[tuple[Callable[[StackSpec], Iterator[Remark]], ...]] = (
     lambda spec: judge_driver(spec.driver),
     _handlers,
     _runtime,
+    _engine_source,
     lambda spec: judge_plugin(spec.plugin),
     judge_mig,
     judge_node,

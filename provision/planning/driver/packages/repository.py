@@ -10,6 +10,14 @@ from typing import TYPE_CHECKING, Final
 from provision.declaration.spec.model import DriverSource
 from provision.planning.driver.terms import Manager
 from provision.planning.node_plan import FileContent, Problem
+from provision.planning.render.package_source import (
+    apt_key_path,
+    apt_source_path,
+    render_deb822,
+    render_repo,
+    repo_path,
+    rpm_key_path,
+)
 
 if TYPE_CHECKING:
     from provision.declaration.spec.model import Repository
@@ -31,15 +39,9 @@ _NVIDIA_KEYS: Final = {
     "amzn2023": "D42D0685.pub",
     "sles15": "D42D0685.pub",
 }
-_HEADER: Final = "# managed by grapnel: the next apply puts back what is changed here"
+_NAME: Final = "nvidia"
 _UBUNTU_KEYRING: Final = "/usr/share/keyrings/ubuntu-archive-keyring.gpg"
-_APT_KEY: Final = "/etc/apt/keyrings/grapnel-nvidia.asc"
-_RPM_KEY: Final = "/etc/pki/rpm-gpg/RPM-GPG-KEY-grapnel-nvidia"
-_APT_SOURCE: Final = "/etc/apt/sources.list.d/grapnel-nvidia.sources"
-_REPO_PATHS: Final = {
-    Manager.DNF: "/etc/yum.repos.d/grapnel-nvidia.repo",
-    Manager.ZYPPER: "/etc/zypp/repos.d/grapnel-nvidia.repo",
-}
+_APT_KEY: Final = apt_key_path(_NAME)
 
 
 def render(
@@ -69,8 +71,9 @@ def render(
 def _nvidia(distribution: Distribution, url: str, key: str) -> tuple[FileContent, ...]:
     if distribution.manager is Manager.APT:
         # A flat repository: its suite is the folder itself, and it has no components (sources.list(5)).
-        return (FileContent(_APT_KEY, key), FileContent(_APT_SOURCE, _deb822(url, "/", "", _APT_KEY)))
-    return (FileContent(_RPM_KEY, key), FileContent(_REPO_PATHS[distribution.manager], _repo(distribution, url)))
+        return (FileContent(_APT_KEY, key), _apt_source(url, "/", "", _APT_KEY))
+    repo = render_repo(distribution.manager, _NAME, "NVIDIA driver", url)
+    return (FileContent(rpm_key_path(_NAME), key), FileContent(repo_path(distribution.manager, _NAME), repo))
 
 
 def _archive(distribution: Distribution, url: str, key: str | None) -> tuple[FileContent, ...]:
@@ -81,34 +84,13 @@ def _archive(distribution: Distribution, url: str, key: str | None) -> tuple[Fil
         suites, components = f"{name} {name}-updates {name}-security", "main restricted universe multiverse"
     else:
         suites, components = f"{name} {name}-updates", "main contrib non-free non-free-firmware"
-    file = FileContent(_APT_SOURCE, _deb822(url, suites, components, own if key is None else _APT_KEY))
+    file = _apt_source(url, suites, components, own if key is None else _APT_KEY)
     return (file,) if key is None else (FileContent(_APT_KEY, key), file)
 
 
-def _deb822(url: str, suites: str, components: str, key: str) -> str:
-    lines = [_HEADER, "Types: deb", f"URIs: {url}", f"Suites: {suites}", f"Signed-By: {key}"]
-    if components:
-        lines.insert(4, f"Components: {components}")
-    return "\n".join([*lines, ""])
-
-
-def _repo(distribution: Distribution, url: str) -> str:
-    """Return a repository file (dnf.conf(5), zypper(8)).
-
-    ``module_hotfixes`` stays off: it would hide the streams by which branches are told apart.
-    """
-    lines = [
-        _HEADER,
-        "[grapnel-nvidia]",
-        "name=NVIDIA driver",
-        f"baseurl={url}",
-        "enabled=1",
-        "gpgcheck=1",
-        f"gpgkey=file://{_RPM_KEY}",
-    ]
-    if distribution.manager is Manager.ZYPPER:
-        lines += ["type=rpm-md", "autorefresh=1", "pkg_gpgcheck=1"]
-    return "\n".join([*lines, ""])
+def _apt_source(url: str, suites: str, components: str, key_path: str) -> FileContent:
+    text = render_deb822(url=url, suites=suites, components=components, key_path=key_path)
+    return FileContent(apt_source_path(_NAME), text)
 
 
 def _no_key(distribution: Distribution, architecture: str) -> Problem:

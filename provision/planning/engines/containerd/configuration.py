@@ -58,6 +58,7 @@ _OLD_VERSION = 2  # whole tables are replaced on import
 _FIRST_THAT_MERGES = (2,)
 _SHOW = "containerd config dump"
 _MAX_HEAD_CHARACTERS = 16 * 1024  # two seconds of tomlkit at most
+_CRI_OFF = re.compile(r"""^[ \t]*disabled_plugins[ \t]*=[ \t]*\[[ \t]*["']cri["'][ \t]*\][ \t]*\n?""", re.MULTILINE)
 _TABLE = re.compile(r"^[ \t]*\[", re.MULTILINE)
 
 
@@ -89,7 +90,7 @@ def render_containerd(
     nothing should be touched.
     """
     cdi = cdi and version_numbers(engine_version) < _CDI_ALWAYS_ON
-    config = parse_config(MAIN_PATH, main or "")
+    config = parse_config(MAIN_PATH, _without_dockers_default(main or ""))
     version = _version_of(config, engine_version)
     addition = missing_import(config, drop_ins)
     before, after = files_around_ours(config, drop_ins, addition, looked_at)
@@ -117,6 +118,19 @@ def render_containerd(
         ),
         base_spec=find_base_spec(in_force, replaced),
     )
+
+
+def _without_dockers_default(text: str) -> str:
+    """Return a main file without the line that Docker's package brings, if that is all that the file says.
+
+    The site has not written it, and a kubelet cannot use an engine that has it. Beside anything else it counts.
+    """
+    rest = _CRI_OFF.sub("", text, count=1)
+    try:
+        is_default = rest != text and tomllib.loads(text) == {"disabled_plugins": ["cri"]} and not tomllib.loads(rest)
+    except (ValueError, RecursionError):
+        return text
+    return rest if is_default else text
 
 
 def _version_of(config: Config, engine_version: str) -> int:

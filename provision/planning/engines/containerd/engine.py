@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from provision.declaration.spec.model import Engine, GpuInterface
+from provision.declaration.spec.model import Engine, EngineSource, GpuInterface
 from provision.planning.engines.containerd.base_spec import InheritedSpec, inherit_base_spec, render_base_spec
 from provision.planning.engines.containerd.configuration import ContainerdFiles, render_containerd
 from provision.planning.engines.containerd.handler import BASE_SPEC_PATH
@@ -14,6 +14,7 @@ from provision.planning.engines.containerd.imports import DROP_IN_FOLDER, DROP_I
 from provision.planning.engines.files.engine_file import DISTINCT_FILES, parse_toml, shown, version_numbers
 from provision.planning.engines.files.present import mode_of, strictest, text_of, texts_of, version_of_engine
 from provision.planning.engines.model import Files, KnownEngine, NodeEngine
+from provision.planning.engines.package import CONTAINERD_IO, DEBIAN_KIN, DOCKERS_SYSTEMS, EnginePackage
 from provision.planning.node_plan import FileContent, Problem
 from provision.planning.render.errors import EngineConfigError
 from provision.planning.render.hook_config import HOOK_TIMEOUT_S
@@ -188,7 +189,10 @@ def _cni(path: str, text: str) -> Iterable[str]:
 _ON_NODE: Final = NodeEngine(
     name=Engine.CONTAINERD.value,
     service="containerd.service",
-    packages=("containerd",),
+    packages={
+        EngineSource.DISTRIBUTION: dict.fromkeys((*DEBIAN_KIN, "amzn"), EnginePackage("containerd")),
+        EngineSource.DOCKER: dict.fromkeys(DOCKERS_SYSTEMS, CONTAINERD_IO),
+    },
     defaults={"debian": {MAIN_PATH: DEBIANS_MAIN}},
     show_config="containerd config dump",
     engine_paths=(BASE_SPEC_PATH, MAIN_PATH, DROP_IN_PATH),

@@ -6,13 +6,14 @@ is there.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from provision.declaration.fleet.facts.node import Engine, FileState
+from provision.declaration.spec.model import EngineSource
+from provision.planning.planner.runtime.installation import upstream_of
 from provision.planning.render.declared import digest_of
 from provision.planning.render.errors import EngineConfigError
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from provision.declaration.spec.model import StackSpec
     from provision.planning.engines.model import NodeEngine
     from provision.planning.node_plan import FileContent
-
-_UPSTREAM = re.compile(r"(?:\d+:)?(\d+(?:\.\d+)*)")  # of a package's version
 
 
 @dataclass(frozen=True)
@@ -38,27 +37,28 @@ class ExpectedFiles:
     made_from: dict[str, str]
 
 
-def expect_files(facts: NodeFacts, stack: StackSpec, engine: NodeEngine) -> ExpectedFiles | None:
+def expect_files(facts: NodeFacts, stack: StackSpec, engine: NodeEngine, package: str) -> ExpectedFiles | None:
     """Return an engine's files as they will be, None where that cannot be known before it is installed.
 
     It cannot if the package's defaults are not known, or if a former installation has left our drop-in, which somebody
     may have edited. A file that the site has written beforehand stays: packages do not replace it.
     """
-    defaults = engine.defaults.get(facts.node.os.id)
-    version = _UPSTREAM.match(_candidate(facts, engine))
-    if defaults is None or version is None or (engine.kept_folder and facts.file(engine.drop_in_path) is not None):
+    is_distributions = stack.runtime.source is EngineSource.DISTRIBUTION
+    defaults = engine.defaults.get(facts.node.os.id) if is_distributions else None
+    version = _candidate(facts, package) if stack.runtime.version is None else stack.runtime.version
+    if defaults is None or not version or (engine.kept_folder and facts.file(engine.drop_in_path) is not None):
         return None
     there = {path: facts.file(path) or _state(text) for path, text in defaults.items()}
     try:
-        files = engine.engine_files(_with(facts, engine, version[1], there), stack)
+        files = engine.engine_files(_with(facts, engine, version, there), stack)
     except EngineConfigError:  # what is in the way is told once the engine is there, of the files that are there then
         return None
     return ExpectedFiles(files, {path: "" if state is None else state.sha256 for path, state in there.items()})
 
 
-def _candidate(facts: NodeFacts, engine: NodeEngine) -> str:
-    versions = facts.available.get(engine.packages[0], ()) if engine.packages else ()
-    return versions[0].version if versions else ""
+def _candidate(facts: NodeFacts, package: str) -> str:
+    versions = facts.available.get(package, ())
+    return upstream_of(versions[0].version) if versions else ""
 
 
 def _state(text: str | None) -> FileState | None:

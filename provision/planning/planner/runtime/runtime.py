@@ -18,7 +18,6 @@ from provision.planning.planner.part import (
     choose_python,
     derive_python,
     is_restart_due,
-    package_manager_problems,
     plan_deployment,
     plan_files,
     plan_service,
@@ -26,6 +25,13 @@ from provision.planning.planner.part import (
 )
 from provision.planning.planner.runtime.adoption import plan_adoption
 from provision.planning.planner.runtime.hand_edits import Kept, keep_edits
+from provision.planning.planner.runtime.installation import (
+    find_package,
+    find_version,
+    install_problems,
+    plan_sources,
+    with_sources,
+)
 from provision.planning.planner.runtime.package_defaults import expect_files
 from provision.planning.render.errors import EngineConfigError
 from provision.planning.render.hook_config import HOOK_CONFIG_PATH, render_hook_config
@@ -42,8 +48,6 @@ HOOK_UNIT = "grapnel-inventory.path"  # the last of what comes with the hook
 _PROBLEM = "engine-config"
 _HOOK_KERNEL: Final = (5, 12)  # mount_setattr(2), of runtime_hook.container.kernel
 _SPARING = ("", "process", "none")  # KillMode of systemd.kill(5): what runs beside the main process goes on
-
-APT = "apt"  # what the module `engine_packages` calls
 
 
 def plan_runtime(facts: NodeFacts, stack: StackSpec, payload: Payload) -> Part[RuntimeVariables]:
@@ -96,7 +100,7 @@ def _plan_runtime(facts: NodeFacts, stack: StackSpec, payload: Payload) -> Part[
         return Part(_own(facts, stack, payload, engine), (problem,))
     if facts.engines.get(engine.name) is None:
         return _without_engine(facts, stack, payload, engine)
-    return _with_engine(facts, stack, payload, engine)
+    return with_sources(facts, stack, engine, _with_engine(facts, stack, payload, engine))
 
 
 def _own_files(stack: StackSpec, engine: NodeEngine) -> tuple[FileContent, ...]:
@@ -110,14 +114,19 @@ def _without_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine
 
     What cannot be known of its configuration before it is there follows in the next pass.
     """
-    problems = _install_problems(facts, stack, engine)
-    if problems:
+    if sources := plan_sources(facts, stack, engine):
+        return sources
+    package = find_package(facts, stack, engine)
+    if isinstance(package, Problem):
+        return Part(_own(facts, stack, payload, engine), (package,))
+    if problems := install_problems(facts, stack, engine, package):
         return Part(_own(facts, stack, payload, engine), problems)
-    expected = expect_files(facts, stack, engine)
-    install = [
-        Item(role=Role.RUNTIME, action=Action.INSTALL, target=name, reason="no container engine is installed")
-        for name in engine.packages
-    ]
+    expected = expect_files(facts, stack, engine, package.name)
+    reason = "no container engine is installed"
+    version = find_version(facts, stack, package)
+    to = None if isinstance(version, Problem) else version or None
+    install = (Item(role=Role.RUNTIME, action=Action.INSTALL, target=package.name, to=to, reason=reason),)
+    packages = {"runtime_packages": (package.name,), "runtime_versions": {package.name: to} if to else {}}
     follows = "depends on" if expected is None else "follows from"
     configure = [
         Item(
@@ -131,11 +140,13 @@ def _without_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine
     ]
     now = (*install, *_hook(facts, payload), *plan_files(facts, Role.RUNTIME, _own_files(stack, engine)))
     if expected is None:
-        return Part((*now, *configure), (), _variables(now, payload, _own_files(stack, engine), engine))
+        variables = _variables(now, payload, _own_files(stack, engine), engine)
+        return Part((*now, *configure), (), msgspec.structs.replace(variables, **packages))
     files = (*_own_files(stack, engine), *expected.files)
     items = (*now, *configure, *_take_in(engine))
     variables = msgspec.structs.replace(
         _variables(items, payload, files, engine),
+        **packages,
         runtime_preconditions={file.path: expected.made_from for file in expected.files},
     )
     return Part(items, (), variables, declared=_declared(payload, files, engine))
@@ -147,48 +158,6 @@ def _take_in(engine: NodeEngine) -> tuple[Item, ...]:
         return ()
     reason = "its package starts the engine before its configuration is written, and no container runs in it yet"
     return (Item(role=Role.RUNTIME, action=Action.RESTART, target=engine.service, reason=reason),)
-
-
-def _install_problems(facts: NodeFacts, stack: StackSpec, engine: NodeEngine) -> tuple[Problem, ...]:
-    if not stack.runtime.install:
-        missing = Problem(
-            code="engine-missing",
-            message=f"{facts.node.hostname} has no {engine.name}, and runtime.install is false",
-            hint="install the engine, or declare runtime.install: true",
-        )
-        return (missing,)
-    if not engine.packages:
-        missing = Problem(
-            code="engine-missing",
-            message=f"{facts.node.hostname} has no {engine.name}, and {facts.node.os.id} has no package of it",
-            hint="install it as its documentation says, then plan again",
-        )
-        return (missing,)
-    if facts.package_manager.name != APT:
-        missing = Problem(
-            code="engine-missing",
-            message=f"{facts.node.hostname} has no {engine.name}, and engines are installed by {APT} alone",
-            hint=f"install it with {facts.package_manager.name}, then plan again",
-        )
-        return (missing,)
-    problems = list(package_manager_problems(facts))
-    if facts.package_manager.interrupted and not stack.driver.enabled:
-        interrupted = Problem(
-            code="package-manager-interrupted",
-            message=f"dpkg on {facts.node.hostname} was interrupted, so {engine.name} cannot be installed",
-            hint="finish it with: dpkg --configure -a",
-        )
-        problems.append(interrupted)
-    problems += [
-        Problem(
-            code="package-not-available",
-            message=f"no package source of {facts.node.hostname} has {name}",
-            hint="enable the distribution's main component, or install the engine by other means",
-        )
-        for name in engine.packages
-        if not facts.available.get(name)
-    ]
-    return tuple(problems)
 
 
 def _with_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: NodeEngine) -> Part[RuntimeVariables]:
@@ -339,7 +308,6 @@ def _variables(
     written = {item.target for item in items if item.action in {Action.WRITE, Action.KEEP}}
     return RuntimeVariables(
         runtime_engine=engine.name,
-        runtime_packages=engine.packages if Action.INSTALL in actions else (),
         runtime_files=tuple(file for file in files if file.path in written),
         runtime_hook_archive=payload.hook.path if has_hook_work else "",
         runtime_hook_digest=payload.hook.digest,

@@ -23,6 +23,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.interest imp
     PREBUILT_PATTERN,
     SOURCE_PATTERN,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import are_due
 from ansible_collections.grapnel.node.plugins.module_utils.packages.reach import without_passwords
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 _LISTS = "/var/lib/apt/lists"
 _STAMPS = (_LISTS, f"{_LISTS}/partial", "/var/lib/apt/periodic/update-success-stamp")
+_SOURCES = "/etc/apt/sources.list.d"
 _QUERY_TIMEOUT_S = 30.0
 _LOCK_RETRY_S = 1.0
 # So that a source that does not answer is named, before the time for all of them is up.
@@ -44,7 +46,7 @@ def refresh_lists(host: Host, freshness: Freshness, clock: Clock) -> dict[str, A
     """Bring the lists up to date if they are missing or old; returns their age, and the error if there was one."""
     age_s = lists_age_s(host, clock)
     error = None
-    if age_s is None or age_s > freshness.max_age_s:
+    if are_due(host, age_s, freshness, clock, [_SOURCES]):
         error = _update(host, freshness.timeout_s, clock)
         if error is None:
             host.path(f"{_LISTS}/partial").mkdir(parents=True, exist_ok=True)

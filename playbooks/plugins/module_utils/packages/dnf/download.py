@@ -50,6 +50,7 @@ _ROW = re.compile(
     r"^ (?P<name>\S+) +(?P<arch>\S+) +(?P<version>\S+) +(?P<repository>\S+) +(?P<size>[\d.]+) (?P<unit>[kMG]?)B?$",
     re.MULTILINE,
 )
+_OBSOLETED = re.compile(r"^ +replacing +(?P<name>\S+)\.[^.\s]+ (?P<version>\S+)$", re.MULTILINE)
 _BROKEN_ROW = re.compile(r"^( \S+)\n +", re.MULTILINE)
 _UNIT_LEFT_OUT = re.compile(r"(?<=\d) +$", re.MULTILINE)
 _SECTION = re.compile(r"^(?P<title>[A-Z][A-Za-z ]+):$", re.MULTILINE)
@@ -112,7 +113,8 @@ def parse_table(text: str, installed: dict[str, str]) -> Resolution:
         size = int(float(row["size"]) * _UNITS[row["unit"]])
         downloads.append(Download(f"{name}-{release}.{row['arch']}.rpm", row["repository"], size))
         install[name], replaced[name] = version, installed.get(name, "")
-    return Resolution(tuple(downloads), install, replaced, remove)
+    obsoleted = {row["name"]: row["version"] for row in _OBSOLETED.finditer(text)}
+    return Resolution(tuple(downloads), install, replaced, remove, obsoleted)
 
 
 def installed_versions(host: Host, names: Sequence[str]) -> dict[str, str]:

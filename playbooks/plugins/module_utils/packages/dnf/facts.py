@@ -12,6 +12,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.machine.memory import
 from ansible_collections.grapnel.node.plugins.module_utils.packages import locks
 from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf import streams
 from ansible_collections.grapnel.node.plugins.module_utils.packages.interest import ENGINE_PACKAGES
+from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import are_due
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm import capabilities, database
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.database import Rpm, is_owned
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.holds import dnf_holds
@@ -27,8 +28,9 @@ __all__ = ["NAME", "is_owned", "read_available", "read_installed", "read_state",
 
 NAME = "dnf"
 _CACHES = ("/var/cache/dnf", "/var/cache/libdnf5")
+_SOURCES = "/etc/yum.repos.d"
 # Options, plugins, variables and enabled streams; repositories; the release that stands in their addresses.
-_SETTINGS = ("/etc/dnf", "/etc/yum.repos.d", "/etc/yum", "/etc/os-release")
+_SETTINGS = ("/etc/dnf", _SOURCES, "/etc/yum", "/etc/os-release")
 _STAMP = "/run/grapnel/package-lists"
 _PID_FILES = ("/var/lib/dnf/rpmdb_lock.pid", "/var/cache/dnf/metadata_lock.pid", "/run/dnf.pid", "/run/yum.pid")
 _QUERY_TIMEOUT_S = 60.0
@@ -50,7 +52,7 @@ def refresh_lists(host: Host, freshness: Freshness, clock: Clock) -> dict[str, A
     """Bring the cache up to date if it is missing or old; returns its age, and the error if there was one."""
     age_s = lists_age_s(host, clock)
     error = None
-    if age_s is None or age_s > freshness.max_age_s:
+    if are_due(host, age_s, freshness, clock, [_SOURCES]):
         # It waits for its lock. Told yes, because a repository with signed metadata asks before it takes the key that
         # root has configured for it.
         done = host.run([_command(host), "-q", "-y", "makecache", "--refresh"], freshness.timeout_s)

@@ -7,6 +7,7 @@ from xml.etree import ElementTree as ET
 
 from ansible_collections.grapnel.node.plugins.module_utils.packages import locks
 from ansible_collections.grapnel.node.plugins.module_utils.packages.interest import ENGINE_PACKAGES
+from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import are_due
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm import capabilities, database
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.database import Rpm, is_owned
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.holds import zypper_holds
@@ -22,6 +23,7 @@ NAME = "zypper"
 _RAW = "/var/cache/zypp/raw"
 _SOLV = "/var/cache/zypp/solv"
 _PID_FILES = ("/run/zypp.pid", "/run/zypp-rpm.pid")
+_SOURCES = "/etc/zypp/repos.d"
 _QUERY_TIMEOUT_S = 60.0
 _MAX_ANSWER = 32 << 20  # characters
 _ZYPPER = ["zypper", "--non-interactive", "--quiet"]
@@ -33,7 +35,7 @@ def refresh_lists(host: Host, freshness: Freshness, clock: Clock) -> dict[str, A
     """Bring the metadata up to date if it is missing or old; returns its age, and the error if there was one."""
     age_s = lists_age_s(host, clock)
     error = None
-    if age_s is None or age_s > freshness.max_age_s:
+    if are_due(host, age_s, freshness, clock, [_SOURCES]):
         done = host.run([*_ZYPPER, "refresh"], freshness.timeout_s)
         error = None if done.return_code == 0 else done.complaints
         if error is None and host.path(_SOLV).is_dir():

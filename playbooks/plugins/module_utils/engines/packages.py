@@ -1,0 +1,170 @@
+"""Installs the package of an engine with the machine's package manager, or exchanges it for another version.
+
+What it comes to is asked first, and nothing of others may go for it. Its files are downloaded and their signatures
+checked, the transaction is rehearsed with just these, and then carried out. The files of what is exchanged are
+downloaded before, so that an engine that does not work afterwards is given back without a network.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ansible_collections.grapnel.node.plugins.module_utils.files.configuration import (
+    ConfigurationError,
+    Service,
+    apply_changes,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.machine.printable import printable
+from ansible_collections.grapnel.node.plugins.module_utils.machine.units import clear_restart, mark_restart, unit_state
+from ansible_collections.grapnel.node.plugins.module_utils.packages.choose import find_manager
+from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Transaction
+from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Request, Resolution, SourceError
+from ansible_collections.grapnel.node.plugins.module_utils.packages.sources import find_source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Host
+
+SCRATCH = "/var/lib/grapnel/engine"
+_DOWNLOAD_TIMEOUT_S = 900.0
+_SYSTEMCTL_TIMEOUT_S = 120.0
+_ANSWER_TIMEOUT_S = 60.0
+
+
+class EnginePackageError(Exception):
+    """An engine cannot be installed; the message says why and what helps, and what is there now."""
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """What installing packages comes to.
+
+    ``wanted`` are not there yet, or not at their versions ("" for any), ``coming`` are all new ones, and ``former`` the
+    versions of those that change.
+    """
+
+    wanted: Mapping[str, str] = field(default_factory=dict)
+    resolution: Resolution = field(default_factory=Resolution)
+
+    @property
+    def coming(self) -> tuple[str, ...]:
+        return tuple(sorted(name for name, was in self.resolution.replaced.items() if not was))
+
+    @property
+    def former(self) -> dict[str, str]:
+        return {name: was for name, was in self.resolution.replaced.items() if was}
+
+
+def find_arrival(host: Host, versions: Mapping[str, str]) -> Arrival:
+    """Return what comes when packages are installed; raises `EnginePackageError` where something would go."""
+    try:
+        manager = find_manager(host)
+        there = manager.installed(host, list(versions))
+        wanted = {
+            name: version
+            for name, version in versions.items()
+            if name not in there or not there[name].is_whole or version not in ("", there[name].version)
+        }
+        if not wanted:
+            return Arrival()
+        found = find_source(manager.name).resolve(host, Request(wanted))
+        held = sorted(manager.held(host, [name for name, was in found.replaced.items() if was and name not in wanted]))
+    except PackageError as error:
+        raise EnginePackageError(str(error)) from error
+    except SourceError as error:
+        raise EnginePackageError(f"{error}: {error.remedy}") from error
+    _require_none_gone(wanted, {**found.remove, **found.obsoleted})
+    if held:
+        raise EnginePackageError(
+            f"{', '.join(wanted)} would change {', '.join(held)}, which is held, and nothing was changed: "
+            "let it go first"
+        )
+    return Arrival(wanted, found)
+
+
+def install(host: Host, arrival: Arrival, engine: str, unit: str, clock: Clock) -> None:
+    """Install what was found, and see that an engine that ran works; raises `EnginePackageError`, OSError.
+
+    A run that is killed is run again, and knows no way back to what was there before the first.
+    """
+    shutil.rmtree(host.path(SCRATCH), ignore_errors=True)
+    try:
+        _install(host, arrival, Service(unit, engine, True, True, _ANSWER_TIMEOUT_S), clock)
+    except PackageError as error:
+        raise EnginePackageError(str(error)) from error
+    except SourceError as error:
+        raise EnginePackageError(f"{error}: {error.remedy}") from error
+    finally:
+        shutil.rmtree(host.path(SCRATCH), ignore_errors=True)
+
+
+def _install(host: Host, arrival: Arrival, service: Service, clock: Clock) -> None:
+    manager, found = find_manager(host), arrival.resolution
+    if not found.downloads:  # what a killed run has unpacked
+        manager.repair(host, clock)
+        return
+    there = _fetch(host, Request(arrival.wanted), found, "there")
+    _require_none_gone(arrival.wanted, manager.rehearse(host, there).remove)
+    back = _way_back(host, arrival.former)
+    if not (arrival.former and service.unit and unit_state(host, service.unit).is_active):
+        manager.apply(host, there, clock)
+        return
+    mark_restart(host, service.unit)  # a run that is killed leaves it to the next one
+    try:
+        manager.apply(host, there, clock)
+        _take_in(host, service)
+    except PackageError as error:
+        if error.is_unchanged:
+            clear_restart(host, service.unit)
+        raise
+    except ConfigurationError as error:
+        raise EnginePackageError(_give_back(host, back, service, clock, str(error))) from error
+
+
+def _fetch(host: Host, request: Request, found: Resolution, name: str) -> Transaction:
+    """Download what a request comes to; raises `SourceError`."""
+    folder = f"{SCRATCH}/{name}"
+    host.path(folder).mkdir(parents=True, mode=0o700)
+    find_source(find_manager(host).name).fetch(host, request, found.downloads, folder, _DOWNLOAD_TIMEOUT_S)
+    return Transaction(tuple(f"{folder}/{one.name}" for one in found.downloads), (), SCRATCH)
+
+
+def _way_back(host: Host, former: Mapping[str, str]) -> Transaction | str:
+    """Return what leads back to the packages that are there, or why nothing does."""
+    if not former:
+        return "nothing of the engine was there before"
+    request = Request(former, again=True)
+    try:
+        found = find_source(find_manager(host).name).resolve(host, request)
+        return _fetch(host, request, found, "back")
+    except SourceError as error:
+        return str(error)
+
+
+def _give_back(host: Host, back: Transaction | str, service: Service, clock: Clock, failure: str) -> str:
+    """Install the former packages again and return what became of the engine."""
+    if isinstance(back, str):
+        return f"{failure}; its former packages cannot be had: {back}"
+    try:
+        find_manager(host).apply(host, back, clock)
+        _take_in(host, service)
+    except (PackageError, ConfigurationError) as error:
+        return f"{failure}; with its former packages: {error}"
+    return f"{failure}; its former packages were put back, and {service.unit} works with them"
+
+
+def _take_in(host: Host, service: Service) -> None:
+    """Restart an engine, and wait for its answer; raises `ConfigurationError`."""
+    host.run(["systemctl", "daemon-reload"], _SYSTEMCTL_TIMEOUT_S)
+    apply_changes(host, service, [], remembers=False)
+
+
+def _require_none_gone(wanted: Iterable[str], gone: Iterable[str]) -> None:
+    if gone := sorted(gone):
+        raise EnginePackageError(
+            f"{', '.join(wanted)} would take {printable(', '.join(gone))} off this machine, and nothing was changed: "
+            "remove these first if nothing runs with them, or declare another runtime.source"
+        )

@@ -1,0 +1,219 @@
+"""Plans where an engine's package comes from, and says why it cannot be installed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from provision.declaration.spec.model import EngineSource
+from provision.planning.driver.versions.debian import DebianVersion
+from provision.planning.driver.versions.rpm import RpmVersion
+from provision.planning.engines.files.engine_file import version_numbers
+from provision.planning.engines.package import EnginePackage, render_sources
+from provision.planning.node_plan import Action, Disruption, Item, Problem, Role, RuntimeVariables
+from provision.planning.planner.part import Part, package_manager_problems, plan_files
+
+if TYPE_CHECKING:
+    from provision.declaration.fleet.facts.node import NodeFacts
+    from provision.declaration.spec.model import StackSpec
+    from provision.planning.engines.model import NodeEngine
+
+_MANAGERS: Final = ("apt", "dnf")  # by which engines have been installed, in the tests too
+_MISSING: Final = "engine-missing"
+_UPSTREAM: Final = re.compile(r"(?:\d+:)?(\d+(?:\.\d+)*)")  # of a package's version
+
+
+def plan_sources(facts: NodeFacts, stack: StackSpec, engine: NodeEngine) -> Part[RuntimeVariables] | None:
+    """Return the package sources alone where the node lacks them: which packages there are can be known only then."""
+    found = find_package(facts, stack, engine)
+    if isinstance(found, Problem):
+        return None
+    sources = render_sources(facts, stack.runtime)
+    writes = plan_files(facts, Role.RUNTIME, sources)
+    if not writes:
+        return None
+    later = Item(
+        role=Role.RUNTIME,
+        action=Action.INSTALL,
+        target=found.name,
+        reason="it is looked for as soon as the node knows the package source",
+        deferred=True,
+    )
+    variables = RuntimeVariables(runtime_engine=engine.name, runtime_sources=sources, runtime_service="")
+    problems = (*_conflicts(facts, found), *package_manager_problems(facts))
+    return Part((*writes, later), problems, variables)
+
+
+def with_sources(
+    facts: NodeFacts, stack: StackSpec, engine: NodeEngine, part: Part[RuntimeVariables]
+) -> Part[RuntimeVariables]:
+    """Return the part of an engine that is there, with the package source that it came from and the declared version.
+
+    One of another source stays as it is, and so does what the package manager knows: that is told.
+    """
+    found = find_package(facts, stack, engine)
+    if isinstance(found, Problem):
+        return part
+    if found.name not in facts.packages:
+        other = _other_package(facts, stack, engine, found)
+        if stack.runtime.version is not None:
+            return replace(part, problems=(*part.problems, *other), variables=None)
+        return replace(part, warnings=(*part.warnings, *other))
+    sources = render_sources(facts, stack.runtime)
+    part = replace(part, declared=replace(part.declared, files=(*part.declared.files, *sources)))
+    writes = plan_files(facts, Role.RUNTIME, sources)
+    change = None if writes else _change(facts, stack, engine, found)
+    if isinstance(change, Problem):
+        return replace(part, problems=(*part.problems, change), variables=None)
+    if change is not None and (locked := package_manager_problems(facts)):
+        return replace(part, items=(change, *part.items), problems=(*part.problems, *locked), variables=None)
+    items = (*writes, *([change] if change else []), *part.items)
+    if part.problems or items == part.items:
+        return replace(part, items=items)
+    variables = part.variables or RuntimeVariables(runtime_engine=engine.name, runtime_service=engine.service)
+    if writes:
+        variables = msgspec.structs.replace(variables, runtime_sources=sources)
+    if change is not None and change.to is not None:
+        versions = {found.name: change.to}
+        variables = msgspec.structs.replace(variables, runtime_packages=(found.name,), runtime_versions=versions)
+    return replace(part, items=items, variables=variables)
+
+
+def find_version(facts: NodeFacts, stack: StackSpec, package: EnginePackage) -> str | Problem:
+    """Return the newest package of the declared version, empty where none is declared, or say what there is."""
+    declared = stack.runtime.version
+    if declared is None:
+        return ""
+    offered = [each.version for each in facts.available.get(package.name, ()) if each.fetchable]
+    fitting = [version for version in offered if upstream_of(version) == declared]
+    if fitting:
+        scheme = DebianVersion if facts.package_manager.name == "apt" else RpmVersion
+        return max(fitting, key=scheme)
+    there = sorted({upstream_of(version) for version in offered}, key=version_numbers)
+    return Problem(
+        code="engine-version-not-available",
+        message=f"no package source of {facts.node.hostname} has {package.name} {declared}: they have "
+        f"{', '.join(there) or 'none'}",
+        hint="declare one of these, or a source that has it",
+    )
+
+
+def upstream_of(version: str) -> str:
+    """Return an engine's own version, of that of a package."""
+    match = _UPSTREAM.match(version)
+    return match[1] if match else ""
+
+
+def _change(facts: NodeFacts, stack: StackSpec, engine: NodeEngine, package: EnginePackage) -> Item | Problem | None:
+    """Return what brings an engine that is there to its declared version; pods with GPUs leave first."""
+    installed, declared = facts.packages[package.name].version, stack.runtime.version
+    if declared is None or upstream_of(installed) == declared:
+        return None
+    version = find_version(facts, stack, package)
+    if isinstance(version, Problem):
+        return version
+    if facts.packages[package.name].hold:
+        unhold = "apt-mark unhold" if facts.package_manager.name == "apt" else "dnf versionlock delete"
+        return Problem(
+            code="engine-held",
+            message=f"{facts.node.hostname} holds {package.name} at {installed}, and runtime.version is {declared}",
+            hint=f"let it go (`{unhold} {package.name}`) and hold it again afterwards, or declare that version",
+        )
+    is_newer = version_numbers(declared) > version_numbers(upstream_of(installed))
+    return Item(
+        role=Role.RUNTIME,
+        action=Action.UPGRADE if is_newer else Action.DOWNGRADE,
+        target=package.name,
+        from_=installed,
+        to=version,
+        reason=f"declared {engine.name} is {declared}",
+        disruption=Disruption.DRAIN if engine.service else Disruption.NONE,
+    )
+
+
+def find_package(facts: NodeFacts, stack: StackSpec, engine: NodeEngine) -> EnginePackage | Problem:
+    """Return the package to install, or why there is none."""
+    name, source, system = facts.node.hostname, stack.runtime.source, facts.node.os.id
+    if not stack.runtime.install:
+        return Problem(
+            code=_MISSING,
+            message=f"{name} has no {engine.name}, and runtime.install is false",
+            hint="install the engine, or declare runtime.install: true",
+        )
+    package = engine.packages.get(source, {}).get(system)
+    if package is None:
+        others = [each.value for each, of_source in engine.packages.items() if system in of_source]
+        other = f"declare runtime.source: {' or '.join(others)}; or " if others else ""
+        where = system if source is EngineSource.DISTRIBUTION else f"Docker's repository for {system}"
+        return Problem(
+            code=_MISSING,
+            message=f"{name} has no {engine.name}, and {where} has no package of it",
+            hint=f"{other}install it as its documentation says, then plan again",
+        )
+    if facts.package_manager.name not in _MANAGERS:
+        return Problem(
+            code=_MISSING,
+            message=f"{name} has no {engine.name}, and engines are installed by {' and '.join(_MANAGERS)} alone",
+            hint=f"install it with {facts.package_manager.name}, then plan again",
+        )
+    return package
+
+
+def install_problems(
+    facts: NodeFacts, stack: StackSpec, engine: NodeEngine, package: EnginePackage
+) -> tuple[Problem, ...]:
+    """Return why a package cannot be installed now."""
+    problems = [*package_manager_problems(facts), *_conflicts(facts, package)]
+    if facts.package_manager.interrupted and not stack.driver.enabled:
+        is_apt = facts.package_manager.name == "apt"
+        manager, repair = ("dpkg", "dpkg --configure -a") if is_apt else ("rpm", "dnf remove --duplicates")
+        interrupted = Problem(
+            code="package-manager-interrupted",
+            message=f"{manager} on {facts.node.hostname} was interrupted, so {engine.name} cannot be installed",
+            hint=f"finish it with: {repair}",
+        )
+        problems.append(interrupted)
+    version = find_version(facts, stack, package)
+    if not any(each.fetchable for each in facts.available.get(package.name, ())):
+        refused = facts.package_manager.lists_error
+        reason = f"; the package lists could not be refreshed: {refused}" if refused else ""
+        missing = Problem(
+            code="package-not-available",
+            message=f"no package source of {facts.node.hostname} has {package.name}",
+            hint=f"enable the source that has it, or install the engine by other means{reason}",
+        )
+        problems.append(missing)
+    elif isinstance(version, Problem):
+        problems.append(version)
+    return tuple(problems)
+
+
+def _conflicts(facts: NodeFacts, package: EnginePackage) -> tuple[Problem, ...]:
+    """Say what would go from the node, which may be what Podman or another engine runs with."""
+    gone = [f"{name} {facts.packages[name].version}" for name in package.replaces if name in facts.packages]
+    if not gone:
+        return ()
+    conflict = Problem(
+        code="engine-packages-conflict",
+        message=f"{package.name} would take {', '.join(gone)} off {facts.node.hostname}: they cannot be beside it",
+        hint="remove these first if nothing on the node runs with them, or declare runtime.source: distribution",
+    )
+    return (conflict,)
+
+
+def _other_package(
+    facts: NodeFacts, stack: StackSpec, engine: NodeEngine, package: EnginePackage
+) -> tuple[Problem, ...]:
+    there = sorted(engine.package_names & facts.packages.keys())
+    if not there or stack.runtime.source is EngineSource.DISTRIBUTION:  # which is the default, and nobody's word
+        return ()
+    other = Problem(
+        code="engine-of-another-source",
+        message=f"{facts.node.hostname} has {', '.join(there)}, and runtime.source {stack.runtime.source.value} has "
+        f"{package.name}: the engine stays as it is",
+        hint="declare the source that it came from, or exchange the packages while no container runs on the node",
+    )
+    return (other,)

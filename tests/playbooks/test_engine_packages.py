@@ -1,0 +1,80 @@
+"""An engine's package comes with what it needs, and takes nothing of others away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import EnginePackageError, find_arrival
+
+if TYPE_CHECKING:
+    from tests.playbooks.fakes import Machine
+
+ROCKY = 'ID="rocky"\nID_LIKE="rhel centos fedora"\n'
+ANY = {"containerd.io": ""}
+OBSOLETING = """\
+================================================================
+ Package           Arch    Version      Repository         Size
+================================================================
+Installing:
+ containerd.io     x86_64  2.2.1-1.el9  grapnel-docker     29 M
+     replacing  runc.x86_64 4:1.3.6-1.el9
+Installing dependencies:
+ container-selinux x86_64  2.235.0-1.el9  base     9.5 k
+
+Transaction Summary
+================================================================
+"""
+NEW = OBSOLETING.replace("     replacing  runc.x86_64 4:1.3.6-1.el9\n", "")
+
+
+@pytest.fixture
+def rocky(machine: Machine) -> Machine:
+    machine.write("/etc/os-release", ROCKY)
+    machine.write("/usr/bin/dnf", mode=0o755)
+    machine.teach("rpm --query", return_code=1)
+    return machine
+
+
+def test_what_it_needs_comes_with_it_and_is_told(rocky: Machine) -> None:
+    rocky.teach("dnf", NEW, return_code=1)
+
+    arrival = find_arrival(rocky.host, ANY)
+
+    assert arrival.wanted == ANY
+    assert arrival.coming == ("container-selinux", "containerd.io")
+
+
+def test_one_that_takes_another_package_away_is_refused(rocky: Machine) -> None:
+    rocky.teach("dnf", OBSOLETING, return_code=1)
+
+    with pytest.raises(EnginePackageError, match=r"containerd\.io would take runc off this machine, and nothing was"):
+        find_arrival(rocky.host, ANY)
+
+
+def test_one_that_would_change_what_somebody_holds_is_refused(rocky: Machine) -> None:
+    selinux = "container-selinux\t0\t2.229.0\t1.el9\tx86_64\tcontainer-selinux-2.229.0-1.el9.src.rpm\t1700000000\t7\n"
+    rocky.teach("dnf", NEW, return_code=1)
+    rocky.teach("rpm --query --queryformat", "container-selinux 2.229.0-1.el9\n")
+    rocky.teach("rpm --query container-selinux", selinux)
+    rocky.write("/etc/dnf/plugins/versionlock.list", "container-selinux-0:2.229.0-1.el9.*\n")
+
+    with pytest.raises(EnginePackageError, match="container-selinux"):
+        find_arrival(rocky.host, ANY)
+
+
+def test_what_no_source_has_is_told_with_what_helps(rocky: Machine) -> None:
+    rocky.teach("dnf", return_code=1, stderr="Error: Unable to find a match: containerd.io\n")
+
+    with pytest.raises(EnginePackageError, match=r"no repository has containerd\.io: refresh dnf's metadata"):
+        find_arrival(rocky.host, ANY)
+
+
+def test_one_that_is_there_is_left_alone(rocky: Machine) -> None:
+    rocky.teach(
+        "rpm --query containerd.io",
+        "containerd.io\t0\t2.2.1\t1.el9\tx86_64\tcontainerd.io-2.2.1-1.el9.src.rpm\t1700000000\t7\n",
+    )
+
+    assert find_arrival(rocky.host, ANY).wanted == {}
+    assert not any(call.startswith("dnf") for call in rocky.calls)

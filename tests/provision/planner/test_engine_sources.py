@@ -1,0 +1,281 @@
+"""Which package an engine is on which system, from which source, at which version, and what stands in its way."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from provision.declaration.fleet.facts.node import (
+    AvailablePackage,
+    Engine,
+    InstalledPackage,
+    OperatingSystem,
+    PackageManager,
+)
+from provision.planning.engines.containerd.configuration import render_containerd
+from provision.planning.node_plan import Roles
+from provision.planning.render.errors import EngineConfigError
+from provision.planning.render.package_source import apt_source_path, repo_path, rpm_key_path
+from tests.provision.samples import (
+    RUNNING,
+    edit_file,
+    edit_package,
+    edit_package_manager,
+    make_facts,
+    make_stack,
+    plan,
+    replace,
+)
+
+if TYPE_CHECKING:
+    from provision.declaration.fleet.facts.node import NodeFacts
+    from provision.declaration.spec.model import StackSpec
+    from provision.planning.node_plan import NodePlan, Problem
+
+KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmQ==\n-----END PGP PUBLIC KEY BLOCK-----\n"
+REPO = repo_path("dnf", "docker")
+OFFERED = ("2.2.1-1.el9", "2.4.2-1.el9", "2.4.2-3.el9")
+ALONE: dict[str, dict[str, object]] = {"driver": {"enabled": False}, "plugin": {"enabled": False}}
+RECORDED = Path(__file__).parents[1] / "render/data/containerd/docker-package.toml"
+DOCKERS = f'# a comment\n\n{RECORDED.read_text()}\n#root = "/var/lib/containerd"\n'
+
+
+def stack(**runtime: object) -> StackSpec:
+    """Return a declaration of an engine alone, of Docker's repository unless it says another source."""
+    of_docker = {"source": "docker", "repository": {"key": KEY}}
+    return make_stack(**ALONE, runtime={"entitlement": "env", **of_docker, **runtime})
+
+
+def rocky(*names: str, release: str = "9.6") -> NodeFacts:
+    """Return the facts of a bare Rocky Linux that has packages of these names, and knows what Docker offers."""
+    facts = make_facts(
+        package_manager=PackageManager(name="dnf", lists_age_s=12),
+        packages={name: InstalledPackage(version="4:1.3.6-1.el9", source=name) for name in names},
+        available={
+            "containerd.io": tuple(AvailablePackage(version=each, source="containerd.io") for each in OFFERED),
+            "podman": (AvailablePackage(version="4:5.4.0-1.el9", source="podman"),),
+        },
+    )
+    system = OperatingSystem(id="rocky", version_id=release)
+    return replace(facts, node=replace(facts.node, os=system, kernel="5.14.0-570.el9.x86_64"))
+
+
+def knowing(facts: NodeFacts, declared: StackSpec) -> NodeFacts:
+    """Return the facts after the package source was written."""
+    for file in plan(facts, declared).roles.runtime.runtime_sources:  # type: ignore[union-attr]
+        facts = edit_file(facts, file.path, file.content)
+    return facts
+
+
+def with_engine(facts: NodeFacts, version: str, package: str = "containerd.io") -> NodeFacts:
+    return replace(
+        facts,
+        engines={"containerd": Engine(binary="/usr/bin/containerd", version=version)},
+        packages={package: InstalledPackage(version=f"{version}-1.el9", source=package)},
+        services={"containerd.service": RUNNING, "grapnel-inventory.path": RUNNING},
+    )
+
+
+def shown(found: NodePlan) -> list[tuple[str, str, str | None, bool]]:
+    return [(item.action.value, item.target, item.to, item.deferred) for item in found.items]
+
+
+def only_problem(found: NodePlan) -> Problem:
+    (problem,) = found.problems
+    assert found.roles == Roles()
+    return problem
+
+
+def test_a_package_source_comes_before_what_it_has() -> None:
+    facts, declared = rocky(), stack()
+
+    first = plan(facts, declared)
+    second = plan(knowing(facts, declared), declared)
+
+    assert shown(first) == [
+        ("write", rpm_key_path("docker"), None, False),
+        ("write", REPO, None, False),
+        ("install", "containerd.io", None, True),
+    ]
+    assert shown(second)[0] == ("install", "containerd.io", None, False)
+    assert second.roles.runtime is not None
+    assert second.roles.runtime.runtime_packages == ("containerd.io",)
+
+
+@pytest.mark.parametrize(
+    ("system", "manager", "url", "expected"),
+    [
+        (("rocky", "9.6", ""), "dnf", None, "baseurl=https://download.docker.com/linux/rhel/9/x86_64/stable\n"),
+        (("rhel", "10.1", ""), "dnf", None, "baseurl=https://download.docker.com/linux/rhel/10/x86_64/stable\n"),
+        (("almalinux", "9.5", ""), "dnf", "https://m.example.com/d", "baseurl=https://m.example.com/d\n"),
+        (
+            ("ubuntu", "24.04", "noble"),
+            "apt",
+            None,
+            "URIs: https://download.docker.com/linux/ubuntu\nSuites: noble\nComponents: stable\n",
+        ),
+        (
+            ("debian", "13", "trixie"),
+            "apt",
+            "https://m.example.com/d",
+            "URIs: https://m.example.com/d\nSuites: trixie\n",
+        ),
+    ],
+)
+def test_every_system_is_told_its_own_folder(
+    system: tuple[str, str, str], manager: str, url: str | None, expected: str
+) -> None:
+    facts = edit_package_manager(rocky(), name=manager)
+    identity, version_id, codename = system
+    os = OperatingSystem(id=identity, version_id=version_id, codename=codename)
+
+    found = plan(replace(facts, node=replace(facts.node, os=os)), stack(repository={"key": KEY, "url": url}))
+
+    assert found.roles.runtime is not None
+    texts = {file.path: file.content for file in found.roles.runtime.runtime_sources}
+    assert expected in texts[REPO if manager == "dnf" else apt_source_path("docker")]
+    assert KEY in texts.values()
+
+
+@pytest.mark.parametrize(
+    ("facts", "runtime", "code", "message"),
+    [
+        (
+            rocky(),
+            {"source": "distribution", "repository": None},
+            "engine-missing",
+            "n1 has no containerd, and rocky has no package of it",
+        ),
+        (
+            replace(rocky(), node=replace(rocky().node, os=OperatingSystem(id="amzn", version_id="2023"))),
+            {},
+            "engine-missing",
+            "n1 has no containerd, and Docker's repository for amzn has no package of it",
+        ),
+        (
+            rocky("runc"),
+            {},
+            "engine-packages-conflict",
+            "containerd.io would take runc 4:1.3.6-1.el9 off n1: they cannot be beside it",
+        ),
+        (
+            rocky("runc", "docker"),
+            {"engine": "docker"},
+            "engine-packages-conflict",
+            "docker-ce would take runc 4:1.3.6-1.el9, docker 4:1.3.6-1.el9 off n1: they cannot be beside it",
+        ),
+    ],
+)
+def test_what_cannot_be_installed_is_told_before_anything_is_written(
+    facts: NodeFacts, runtime: dict[str, object], code: str, message: str
+) -> None:
+    problem = only_problem(plan(facts, stack(**runtime)))
+
+    assert (problem.code, problem.message) == (code, message)
+
+
+def test_a_source_that_could_not_be_read_says_why() -> None:
+    declared = stack()
+    facts = replace(knowing(rocky(), declared), available={})
+    refused = "Error: Failed to download metadata for repo 'grapnel-docker': GPG key has expired"
+
+    problem = only_problem(plan(edit_package_manager(facts, lists_error=refused), declared))
+
+    assert problem.code == "package-not-available"
+    assert problem.hint.endswith(f"the package lists could not be refreshed: {refused}")
+
+
+def test_podman_is_a_systems_own() -> None:
+    found = plan(rocky(), stack(source="distribution", repository=None, engine="podman"))
+
+    assert shown(found)[0] == ("install", "podman", None, False)
+
+
+def test_the_newest_package_of_a_declared_version_is_installed() -> None:
+    declared = stack(version="2.4.2")
+
+    found = plan(knowing(rocky(), declared), declared)
+
+    assert shown(found)[0] == ("install", "containerd.io", "2.4.2-3.el9", False)
+    assert found.roles.runtime is not None
+    assert found.roles.runtime.runtime_versions == {"containerd.io": "2.4.2-3.el9"}
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_version_that_no_source_has_is_told_with_those_that_it_has(is_there: bool) -> None:  # noqa: FBT001
+    declared = stack(version="2.9.0")
+    facts = knowing(rocky(), declared)
+
+    problem = only_problem(plan(with_engine(facts, "2.2.1") if is_there else facts, declared))
+
+    assert problem.code == "engine-version-not-available"
+    assert problem.message == "no package source of n1 has containerd.io 2.9.0: they have 2.2.1, 2.4.2"
+
+
+@pytest.mark.parametrize(
+    ("there", "declared", "action", "to"),
+    [("2.2.1", "2.4.2", "upgrade", "2.4.2-3.el9"), ("2.4.2", "2.2.1", "downgrade", "2.2.1-1.el9")],
+)
+def test_an_engine_of_another_version_is_exchanged_out_of_service(
+    there: str, declared: str, action: str, to: str
+) -> None:
+    wanted = stack(version=declared)
+
+    found = plan(with_engine(knowing(rocky(), wanted), there), wanted)
+
+    (change,) = [item for item in found.items if item.target == "containerd.io"]
+    assert (change.action.value, change.from_, change.to) == (action, f"{there}-1.el9", to)
+    assert found.disruption.value == "drain"
+    assert found.roles.runtime is not None
+    assert found.roles.runtime.runtime_service == "containerd.service"
+
+
+def test_an_engine_that_somebody_holds_is_not_exchanged() -> None:
+    wanted = stack(version="2.4.2")
+    facts = edit_package(with_engine(knowing(rocky(), wanted), "2.2.1"), "containerd.io", hold=True)
+
+    problem = only_problem(plan(facts, wanted))
+
+    assert problem.code == "engine-held"
+    assert "dnf versionlock delete containerd.io" in problem.hint
+    assert plan(facts, stack(version="2.2.1")).problems == ()
+
+
+def test_another_revision_of_the_declared_version_is_left_alone() -> None:
+    wanted = stack(version="2.4.2")
+    facts = with_engine(knowing(rocky(), wanted), "2.4.2")
+
+    assert "containerd.io" not in {item.target for item in plan(facts, wanted).items}
+
+
+def test_an_engine_of_another_source_stays_and_is_told() -> None:
+    facts = with_engine(rocky(), "2.2.1", package="containerd")
+
+    found, refused = plan(facts, stack()), plan(facts, stack(version="2.4.2"))
+
+    assert [each.code for each in found.warnings] == ["engine-of-another-source"]
+    assert REPO not in {item.target for item in found.items}
+    assert only_problem(refused).code == "engine-of-another-source"
+
+
+def test_nobody_is_told_of_a_source_that_was_not_declared() -> None:
+    facts = with_engine(rocky(), "2.2.1")
+
+    assert plan(facts, make_stack(**ALONE, runtime={"entitlement": "env"})).warnings == ()
+
+
+@pytest.mark.parametrize(("engine", "version"), [("1.7.27", 2), ("2.2.1", 3)])
+def test_the_line_that_dockers_package_brings_goes(engine: str, version: int) -> None:
+    files = render_containerd(main=DOCKERS, drop_ins={}, handlers=("nvidia",), engine_version=engine)
+
+    comments = [line for line in DOCKERS.splitlines() if line.startswith("#")]
+    assert tomllib.loads(files.main) == {"version": version, "imports": ["/etc/containerd/conf.d/*.toml"]}
+    assert [line for line in files.main.splitlines() if line.startswith("#")] == comments
+
+
+def test_that_line_stays_beside_settings_of_the_site() -> None:
+    with pytest.raises(EngineConfigError):
+        render_containerd(main=f'root = "/data"\n{DOCKERS}', drop_ins={}, handlers=("nvidia",), engine_version="2.2.1")

@@ -166,3 +166,14 @@ def test_what_is_used_is_read_until_the_group_is_gone(root: Path) -> None:
     assert asyncio.run(limits.read()) == ()
     (root / GROUP[1:] / "cgroup.procs").unlink()
     assert limits.groups == ()
+
+
+def test_containers_that_have_ended_are_forgotten_when_another_one_starts(root: Path) -> None:
+    limits, other = keeper(root, Driver()), "b2" * 32
+    ask(limits)
+    (root / GROUP[1:] / "cgroup.procs").rename(root / "cgroup.procs")
+    group = root / GROUP[1:].replace(ID, other)
+    group.mkdir()
+    (root / "cgroup.procs").rename(group / "cgroup.procs")
+    ask(limits, cgroup=GROUP.replace(ID, other), container=other)
+    assert limits.containers == {other}

@@ -47,6 +47,8 @@ class TimeSlices:
         if (intervals, usable) == (self._wanted, self._usable) or not (intervals or self._task or self._noted()):
             return
         self._wanted, self._usable = dict(intervals), usable
+        # One that is ill or let go may come back with a driver that was loaded anew, which knows nothing of it.
+        self._set = {uuid: interval for uuid, interval in self._set.items() if uuid in usable}
         self._wake.set()
         if self._task is None:
             self._task = asyncio.ensure_future(self._run())

@@ -190,6 +190,11 @@ class ClaimService:
         await self._node.look_again()
         # From the choice to the end nothing else happens in the event loop: nobody is given the same device meanwhile.
         record = Record(claim, await self._choose_all(claim, results))
+        by_now = self._store.find(claim.uid)
+        if by_now is None and claim.uid not in self.pending:
+            raise ClaimError(f"{claim} was given back while it was prepared")
+        if by_now is not None and by_now is not known:
+            return await self._ready(by_now)  # another pod that has the claim was quicker
         self._store.put(record)
         try:
             record = await self._ready(record)
@@ -205,10 +210,8 @@ class ClaimService:
     async def _ready(self, record: Record) -> Record:
         """Return the record of a claim with the devices that were made for it; raises ClaimError."""
         made = await self._node.ready(record)
-        if made is record:
-            return record
         if self._store.find(record.claim.uid) is None:
-            raise ClaimError(f"{record.claim} was given back while its devices were made")
+            raise ClaimError(f"{record.claim} was given back while it was prepared")
         if made != record:
             self._store.put(made)
         return made

@@ -95,10 +95,9 @@ class Instances:
         What claims do not have any more is destroyed meanwhile. `is_offered` False: without partitions.
         """
         seen = tuple((each.gpu.uuid, each.gpu.is_cut, each.gpu.mig) for each in inventory.devices)
-        doomed = self._doomed()
-        if seen and (seen != self._read_of or doomed) and not self._is_busy:
+        if seen and (seen != self._read_of or self._doomed()) and not self._is_busy:
             self._is_busy, self._read_of = True, seen
-            self._spawn(self._look(doomed))
+            self._spawn(self._look())
         self._shown.set()
         self._shown = asyncio.Event()
         others = self.others()
@@ -130,7 +129,8 @@ class Instances:
         """Return what nobody has, and nobody is about to have."""
         return tuple(sorted(self._partitioner.store.names.difference(self._held(), self._making)))
 
-    async def _look(self, doomed: tuple[str, ...]) -> None:
+    async def _look(self) -> None:
+        doomed = self._doomed()  # now: the next claim may have had one made since somebody found work here
         try:
             if doomed:
                 problems = await self._calls.call(lambda: self._partitioner.destroy(doomed), _DRIVER_S, "the driver")

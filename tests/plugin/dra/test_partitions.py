@@ -477,6 +477,27 @@ def test_a_partition_is_given_once_it_has_been_seen(node: Node) -> None:
     node.teardown()
 
 
+def test_what_the_next_claim_has_by_then_is_not_destroyed_after_the_one_before(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waited for a claim to be given back goes on before the task that destroys what it had."""
+    node.allocated[1] = next(iter(node.daemon.devices.values()))
+    node.the_kubelet_has_a_claim_prepared(0, None)
+    late: list[Awaitable[None]] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(node.daemon.instances, "_spawn", late.append)
+        given_back = node.allocated[1]
+        node.a_claim_goes(0)
+        node.allocated[2] = given_back
+        node.the_kubelet_has_a_claim_prepared(0, None)
+    (uuid,) = node.given.values()
+    for each in late:
+        node.loop.run_until_complete(each)
+    node.each_claim_has_its_own()
+    assert uuid in {made for found in node.driver.gpus.values() for each in found.instances for made in each.uuids}
+    node.teardown()
+
+
 def test_a_gpu_that_is_lost_is_not_taken_from_the_slices_and_what_claims_had_of_it_waits(node: Node) -> None:
     name = next(each for each in node.daemon.devices if each.endswith("-9-4"))
     node.allocated[1] = node.daemon.devices[name]

@@ -235,6 +235,7 @@ class Partitioner:
         One that is not there is forgotten: whatever is made in its place from now on is somebody else's.
         """
         gpus = self.cutter.read_gpus()
+        self.store.look_again()
         for name in tuple(self.store.names):
             found = _find(name, gpus)
             if found is not None and found.instance is None:
@@ -246,6 +247,7 @@ class Partitioner:
 
         What is doomed goes first: it may be in the way.
         """
+        self.store.look_again()
         self.destroy(doomed)
         return {name: self._make(name) for name in names}
 

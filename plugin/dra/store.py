@@ -207,8 +207,13 @@ class PartitionStore:
     """Which MIG devices are made for claims, or are about to be: an empty file for each, which has its name."""
 
     def __init__(self, state_folder: Path) -> None:
+        self._state_folder = state_folder
         self._folder = state_folder / PARTITIONS
         self.names = set(read_partitions(state_folder))
+
+    def look_again(self) -> None:
+        """Know also what the keeper before this one, whose last call ran on, has noted since."""
+        self.names |= read_partitions(self._state_folder)
 
     def note(self, name: str) -> None:
         """Remember one before it is made; raises MigError, and then it is not remembered."""

@@ -27,7 +27,7 @@ from plugin.changes.mig_layout.plan import plan_layout
 from plugin.devices.inventory import Device, HostTree, Inventory, next_inventory
 from plugin.dra import messages as api
 from plugin.dra.devices import DRIVER, DraDevice, Features, find_devices
-from plugin.dra.instances import Instances
+from plugin.dra.instances import Instances, Partitioner
 from plugin.dra.partitions import find_partitions, is_partition, set_apart, without_partitions
 from plugin.dra.service import ClaimService, Health
 from plugin.dra.store import PARTITIONS, ClaimStore, Record, read_partitions
@@ -495,6 +495,20 @@ def test_what_the_next_claim_has_by_then_is_not_destroyed_after_the_one_before(
         node.loop.run_until_complete(each)
     node.each_claim_has_its_own()
     assert uuid in {made for found in node.driver.gpus.values() for each in found.instances for made in each.uuids}
+    node.teardown()
+
+
+def test_what_is_made_while_the_configuration_is_read_anew_is_known_to_the_keeper_after_it(node: Node) -> None:
+    """The driver makes it in its thread, whoever waits for that."""
+    daemon = node.daemon
+    name = next(iter(daemon.devices))
+    before, after = (Partitioner(node.folder, node.driver, daemon.tree) for _ in range(2))
+    made = before.make([name])
+    _, names = after.read()
+    assert names == {name}
+    assert after.make([name]) == made
+    assert not after.destroy([name])
+    assert not any(each.instances for each in node.driver.gpus.values())
     node.teardown()
 
 

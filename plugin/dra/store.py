@@ -197,7 +197,7 @@ class ClaimStore:
         """Remove the folder, as there is no claim in it, and no slice any more."""
         with suppress(OSError):
             (self._folder / _PUBLISHED).unlink(missing_ok=True)
-            self._folder.rmdir()
+            _remove(self._folder)
 
     def _path(self, uid: str) -> Path:
         return self._folder / f"{uid}.json"
@@ -240,7 +240,14 @@ class PartitionStore:
     def remove_folder(self) -> None:
         """Remove the folder, as there is nothing in it any more."""
         with suppress(OSError):
-            self._folder.rmdir()
+            _remove(self._folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder, with what a process that was killed was about to put in place; raises OSError."""
+    for unfinished in folder.glob(".*.new"):
+        unfinished.unlink()
+    folder.rmdir()
 
 
 def read_partitions(state_folder: Path) -> frozenset[str]:

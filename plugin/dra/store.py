@@ -133,6 +133,7 @@ class ClaimStore:
         self._log = logger
         self._records: dict[str, Record] = {}
         self._unreadable: dict[str, Path] = {}
+        self._is_over = False
 
     def __bool__(self) -> bool:
         """Whether any claim is prepared."""
@@ -168,6 +169,8 @@ class ClaimStore:
 
     def put(self, record: Record) -> None:
         """Remember a claim; raises ClaimError, and then it is not remembered."""
+        if self._is_over:
+            raise ClaimError(f"{record.claim}: this node gives its GPUs by the device plugin by now")
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             replace_file(self._path(record.claim.uid), render_record(record))
@@ -194,7 +197,8 @@ class ClaimStore:
         replace_file(self._folder / _PUBLISHED, json.dumps(document) + "\n")
 
     def remove_folder(self) -> None:
-        """Remove the folder, as there is no claim in it, and no slice any more."""
+        """Remove the folder, as there is no claim in it, and no slice any more; none is remembered after that."""
+        self._is_over = True
         with suppress(OSError):
             (self._folder / _PUBLISHED).unlink(missing_ok=True)
             _remove(self._folder)

@@ -8,6 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from plugin.base.errors import ClaimError
 from plugin.base.log import Logger
 from plugin.dra.store import PARTITIONS, ClaimStore, PartitionStore, parse_record, render_record
 
@@ -48,3 +49,16 @@ def test_what_a_daemon_that_was_killed_was_writing_keeps_no_folder(tmp_path: Pat
     partitions.remove_folder()
     store.remove_folder()
     assert not (tmp_path / "claims").exists()
+
+
+def test_no_claim_is_prepared_once_the_device_plugin_gives_the_gpus(tmp_path: Path) -> None:
+    """A call of the kubelet that comes while the driver ends."""
+    store = ClaimStore(tmp_path, Logger())
+    record = parse_record((CONTRACT / "good/admin.json").read_bytes(), uid_of(CONTRACT / "good/admin.json"))
+    store.put(record)
+    store.remove(record.claim.uid)
+    store.remove_folder()
+    with pytest.raises(ClaimError, match="device plugin"):
+        store.put(record)
+    assert not (tmp_path / "claims").exists()
+    assert not store

@@ -20,6 +20,7 @@ from plugin.dra.devices import DRIVER
 from plugin.dra.store import PreparedDevice, Record, is_uid
 from plugin.kubelet.cdi_names import memory_name, mps_name, qualified
 from plugin.kubelet.rpc.serving import ServerStream, Unary
+from plugin.publication.node_object.answers import BAD_REQUEST, BROKEN, TOO_MANY
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -182,7 +183,8 @@ class ClaimService:
         try:
             results = find_results(await asyncio.to_thread(self._read_claim, claim), claim, DRIVER)
         except ClusterError as error:
-            if known is None or error.status:
+            is_of_claim = BAD_REQUEST <= error.status < BROKEN and error.status != TOO_MANY
+            if known is None or is_of_claim:
                 raise
             return await self._ready(known)  # the API server is away: what was prepared stays so
         if known is not None and _is_of(known, results) and self._is_shared_as(known, claim, results):

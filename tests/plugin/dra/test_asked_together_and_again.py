@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
+
 from plugin.base.errors import ClaimError, ClusterError
 from plugin.dra import messages as api
 from tests.plugin.dra.test_service import ONE, TWO, FakeNode, Room, claim
@@ -12,8 +14,6 @@ from tests.plugin.mps.node import until
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from plugin.dra.store import Record
 
@@ -75,6 +75,20 @@ def test_what_failed_is_done_when_it_is_asked_for_again(tmp_path: Path, monkeypa
     assert room.held() == {"GPU-0": "a"}
     assert room.unprepare(ONE) == ""
     assert room.held() == {}
+
+
+@pytest.mark.parametrize(("status", "is_given"), [(0, True), (429, True), (503, True), (403, False), (404, False)])
+def test_what_was_prepared_stays_so_unless_the_api_says_something_of_it(
+    tmp_path: Path, status: int, *, is_given: bool
+) -> None:
+    """What balances the load in front of an API server that is away answers by itself."""
+    room = Room(tmp_path)
+    room.claims["a"] = claim(ONE, "gpu-0")
+    before = room.prepare(("a", ONE))[ONE]
+    room.claims["a"] = ClusterError("no backend", status=status)
+    assert (room.prepare(("a", ONE))[ONE] == before) is is_given
+    room.claims["b"] = ClusterError("no backend", status=status)
+    assert room.prepare(("b", TWO))[TWO].error == "no backend"
 
 
 def test_a_pod_that_is_deleted_before_its_claim_was_prepared_leaves_nothing(tmp_path: Path) -> None:

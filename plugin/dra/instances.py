@@ -146,6 +146,8 @@ class Instances:
         """Read how the GPUs are cut; raises MigError, NoAnswer."""
         gpus, names = await self._calls.call(self._partitioner.read, _DRIVER_S, "the driver")
         apart = {gpu.uuid: gpu for gpu in set_apart(gpus, names) if not gpu.problem}
+        if len(apart) < len(gpus):
+            self._read_of = None  # what did not answer looks the same when it does
         found = {**self._gpus, **apart}
         if not self.is_known or found != self._gpus:
             self._gpus, self.is_known = found, True

@@ -512,6 +512,18 @@ def test_what_is_made_while_the_configuration_is_read_anew_is_known_to_the_keepe
     node.teardown()
 
 
+def test_a_gpu_that_did_not_say_how_it_is_cut_is_asked_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = node.driver.read_gpus
+    silent = tuple(CuttableGpu(each.index, f"gpu {each.index}", -1, problem="unknown error") for each in read())
+    with monkeypatch.context() as patched:
+        patched.setattr(node.driver, "read_gpus", lambda: silent)
+        node.begin()
+        assert not node.daemon.devices
+    node.loop.run_until_complete(node.daemon.settle())
+    assert node.daemon.devices
+    node.teardown()
+
+
 def test_a_gpu_that_is_lost_is_not_taken_from_the_slices_and_what_claims_had_of_it_waits(node: Node) -> None:
     name = next(each for each in node.daemon.devices if each.endswith("-9-4"))
     node.allocated[1] = node.daemon.devices[name]

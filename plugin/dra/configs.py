@@ -175,8 +175,15 @@ def _mps_config(kind: str, requests: tuple[str, ...], mps: Json) -> ClaimConfig:
         kind,
         requests,
         DeviceConfig(mps=Ceilings(member(mps, _THREADS, whole(1, 101), 100), member(mps, _MEMORY, _mebibytes, 0))),
-        tuple((name, member(limits, name, _mebibytes)) for name in limits),
+        tuple((name, _limit_of(name, amount)) for name, amount in limits.items()),
     )
+
+
+def _limit_of(name: str, amount: object) -> int:
+    try:
+        return _mebibytes(amount)
+    except ValueError as error:
+        raise ValueError(f"{_DEVICES} of {name[:64]!a} {error}") from error
 
 
 def _section(found: Json, key: str) -> Json:
@@ -191,7 +198,8 @@ def _sliced(interval: str) -> DeviceConfig:
 def _only(found: Json, *known: str, at: str = "") -> None:
     unknown = found.keys() - {*known}
     if unknown:
-        raise ValueError(f"{at}{min(unknown)[:64]} is not known")
+        name = ascii(min(unknown)[:64])[1:-1]  # the author's, who may have written anything
+        raise ValueError(f"{at}{name} is not known")
 
 
 def _one_of(values: tuple[str, ...]) -> Any:

@@ -95,10 +95,9 @@ class Instances:
         What claims do not have any more is destroyed meanwhile. `is_offered` False: without partitions.
         """
         seen = tuple((each.gpu.uuid, each.gpu.is_cut, each.gpu.mig) for each in inventory.devices)
-        doomed = self._doomed()
-        if seen and (seen != self._read_of or doomed) and not self._is_busy:
+        if seen and (seen != self._read_of or self._doomed()) and not self._is_busy:
             self._is_busy, self._read_of = True, seen
-            self._spawn(self._look(doomed))
+            self._spawn(self._look())
         self._shown.set()
         self._shown = asyncio.Event()
         others = self.others()
@@ -130,7 +129,8 @@ class Instances:
         """Return what nobody has, and nobody is about to have."""
         return tuple(sorted(self._partitioner.store.names.difference(self._held(), self._making)))
 
-    async def _look(self, doomed: tuple[str, ...]) -> None:
+    async def _look(self) -> None:
+        doomed = self._doomed()  # now: the next claim may have had one made since somebody found work here
         try:
             if doomed:
                 problems = await self._calls.call(lambda: self._partitioner.destroy(doomed), _DRIVER_S, "the driver")
@@ -146,6 +146,8 @@ class Instances:
         """Read how the GPUs are cut; raises MigError, NoAnswer."""
         gpus, names = await self._calls.call(self._partitioner.read, _DRIVER_S, "the driver")
         apart = {gpu.uuid: gpu for gpu in set_apart(gpus, names) if not gpu.problem}
+        if len(apart) < len(gpus):
+            self._read_of = None  # what did not answer looks the same when it does
         found = {**self._gpus, **apart}
         if not self.is_known or found != self._gpus:
             self._gpus, self.is_known = found, True
@@ -235,6 +237,7 @@ class Partitioner:
         One that is not there is forgotten: whatever is made in its place from now on is somebody else's.
         """
         gpus = self.cutter.read_gpus()
+        self.store.look_again()
         for name in tuple(self.store.names):
             found = _find(name, gpus)
             if found is not None and found.instance is None:
@@ -246,6 +249,7 @@ class Partitioner:
 
         What is doomed goes first: it may be in the way.
         """
+        self.store.look_again()
         self.destroy(doomed)
         return {name: self._make(name) for name in names}
 

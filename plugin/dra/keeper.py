@@ -97,8 +97,8 @@ class SliceKeeper:
         self._wake.set()
 
     def check(self) -> None:
-        """Compare what there is with what there has to be: a kubelet has come."""
-        self._versions, self._owner = {}, None
+        """Compare what there is with what there has to be: a kubelet has come, maybe of an upgraded cluster."""
+        self._versions, self._owner, self.features = {}, None, ALL_FEATURES
         self._wake.set()
 
     @property

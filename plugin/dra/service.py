@@ -20,6 +20,7 @@ from plugin.dra.devices import DRIVER
 from plugin.dra.store import PreparedDevice, Record, is_uid
 from plugin.kubelet.cdi_names import memory_name, mps_name, qualified
 from plugin.kubelet.rpc.serving import ServerStream, Unary
+from plugin.publication.node_object.answers import BAD_REQUEST, BROKEN, TOO_MANY
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -182,7 +183,8 @@ class ClaimService:
         try:
             results = find_results(await asyncio.to_thread(self._read_claim, claim), claim, DRIVER)
         except ClusterError as error:
-            if known is None or error.status:
+            is_of_claim = BAD_REQUEST <= error.status < BROKEN and error.status != TOO_MANY
+            if known is None or is_of_claim:
                 raise
             return await self._ready(known)  # the API server is away: what was prepared stays so
         if known is not None and _is_of(known, results) and self._is_shared_as(known, claim, results):
@@ -190,6 +192,11 @@ class ClaimService:
         await self._node.look_again()
         # From the choice to the end nothing else happens in the event loop: nobody is given the same device meanwhile.
         record = Record(claim, await self._choose_all(claim, results))
+        by_now = self._store.find(claim.uid)
+        if by_now is None and claim.uid not in self.pending:
+            raise ClaimError(f"{claim} was given back while it was prepared")
+        if by_now is not None and by_now is not known:
+            return await self._ready(by_now)  # another pod that has the claim was quicker
         self._store.put(record)
         try:
             record = await self._ready(record)
@@ -205,10 +212,8 @@ class ClaimService:
     async def _ready(self, record: Record) -> Record:
         """Return the record of a claim with the devices that were made for it; raises ClaimError."""
         made = await self._node.ready(record)
-        if made is record:
-            return record
         if self._store.find(record.claim.uid) is None:
-            raise ClaimError(f"{record.claim} was given back while its devices were made")
+            raise ClaimError(f"{record.claim} was given back while it was prepared")
         if made != record:
             self._store.put(made)
         return made

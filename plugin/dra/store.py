@@ -133,6 +133,7 @@ class ClaimStore:
         self._log = logger
         self._records: dict[str, Record] = {}
         self._unreadable: dict[str, Path] = {}
+        self._is_over = False
 
     def __bool__(self) -> bool:
         """Whether any claim is prepared."""
@@ -168,6 +169,8 @@ class ClaimStore:
 
     def put(self, record: Record) -> None:
         """Remember a claim; raises ClaimError, and then it is not remembered."""
+        if self._is_over:
+            raise ClaimError(f"{record.claim}: this node gives its GPUs by the device plugin by now")
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             replace_file(self._path(record.claim.uid), render_record(record))
@@ -194,10 +197,11 @@ class ClaimStore:
         replace_file(self._folder / _PUBLISHED, json.dumps(document) + "\n")
 
     def remove_folder(self) -> None:
-        """Remove the folder, as there is no claim in it, and no slice any more."""
+        """Remove the folder, as there is no claim in it, and no slice any more; none is remembered after that."""
+        self._is_over = True
         with suppress(OSError):
             (self._folder / _PUBLISHED).unlink(missing_ok=True)
-            self._folder.rmdir()
+            _remove(self._folder)
 
     def _path(self, uid: str) -> Path:
         return self._folder / f"{uid}.json"
@@ -207,8 +211,13 @@ class PartitionStore:
     """Which MIG devices are made for claims, or are about to be: an empty file for each, which has its name."""
 
     def __init__(self, state_folder: Path) -> None:
+        self._state_folder = state_folder
         self._folder = state_folder / PARTITIONS
         self.names = set(read_partitions(state_folder))
+
+    def look_again(self) -> None:
+        """Know also what the keeper before this one, whose last call ran on, has noted since."""
+        self.names |= read_partitions(self._state_folder)
 
     def note(self, name: str) -> None:
         """Remember one before it is made; raises MigError, and then it is not remembered."""
@@ -235,7 +244,14 @@ class PartitionStore:
     def remove_folder(self) -> None:
         """Remove the folder, as there is nothing in it any more."""
         with suppress(OSError):
-            self._folder.rmdir()
+            _remove(self._folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder, with what a process that was killed was about to put in place; raises OSError."""
+    for unfinished in folder.glob(".*.new"):
+        unfinished.unlink()
+    folder.rmdir()
 
 
 def read_partitions(state_folder: Path) -> frozenset[str]:

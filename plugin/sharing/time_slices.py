@@ -41,14 +41,17 @@ class TimeSlices:
         self._problems: dict[str, str] = {}
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     def want(self, intervals: Mapping[str, str], usable: Collection[str]) -> None:
         """Have these GPUs sliced so, and others as the driver does by itself; only `usable` ones are asked for it."""
         if (intervals, usable) == (self._wanted, self._usable) or not (intervals or self._task or self._noted()):
             return
         self._wanted, self._usable = dict(intervals), usable
+        # One that is ill or let go may come back with a driver that was loaded anew, which knows nothing of it.
+        self._set = {uuid: interval for uuid, interval in self._set.items() if uuid in usable}
         self._wake.set()
-        if self._task is None:
+        if self._task is None and not self._is_closed:
             self._task = asyncio.ensure_future(self._run())
 
     def problem(self, uuid: str) -> str:
@@ -64,6 +67,7 @@ class TimeSlices:
 
     async def close(self) -> None:
         """End; a program that runs comes to its end by itself. What is set stays: its claims do, too."""
+        self._is_closed = True
         task, self._task = self._task, None
         if task is not None:
             task.cancel()

@@ -228,8 +228,18 @@ def _where(config: NodeConfig) -> tuple[str, str]:
 
 
 def _made_for(config: NodeConfig, where: tuple[str, str]) -> tuple[object, ...]:
-    """Return what a driver is made for."""
-    return (where, config.cdi_folder, config.hook_path, config.hook_timeout_s, config.dynamic_mig)
+    """Return what a driver is made for: all that it, and the file of engines, takes from a configuration."""
+    return (
+        where,
+        config.cdi_folder,
+        config.hook_path,
+        config.hook_timeout_s,
+        config.dynamic_mig,
+        config.memory_limits,
+        config.mps_root,
+        config.admin_socket,
+        config.settings.driver_root,
+    )
 
 
 def mark_held(inventory: Inventory, holders: Mapping[str, ClaimName]) -> Inventory:

@@ -158,7 +158,9 @@ class LimitKeeper:
             raise LimitError(_UNKNOWN, _UNKNOWN_HINT)
         path = full_path(self._root, request.group)
         await self._calls.call(lambda: self._set(path, memory), self._driver_s, "the driver")
-        self._groups[path] = LimitedGroup(path, dict(memory))
+        known = {each.path: each.memory for each in self.groups}  # without those that have ended meanwhile
+        # A container with several claims asks for each of them.
+        self._groups[path] = LimitedGroup(path, {**known.get(path, {}), **memory})
         self._log.info("memory limit", container=request.container_id[:12], **_by_uuid(memory))
         return memory
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from plugin.sharing.mps.protocol import ShownLimits
 
 STARTING = "its MPS control daemon is being started"
+_CHANGING = "its MPS control daemon is about to have other limits"
+_ENDING = "its MPS control daemon is about to end"
 
 
 @dataclass(frozen=True)
@@ -71,11 +73,13 @@ class DaemonKeeper:
         if not self._is_wanted or daemon != self.daemon:
             self.daemon, self._is_wanted, self.is_done = daemon, True, False
             self._took_mode_s = self._limits = None
+            self.problem = self.problem or _CHANGING  # from now on: whoever wants it asks before the next step
             self._due.set()
 
     def end(self, *, keeps_mode: bool) -> None:
         """End it when its last client has gone. `keeps_mode`: the driver is not asked for the compute mode."""
         self._is_wanted, self._keeps_mode = False, keeps_mode
+        self.problem = self.problem or _ENDING
         self._due.set()
 
     def stop(self) -> None:
@@ -138,6 +142,8 @@ class DaemonKeeper:
         now_s = time.monotonic()
         if self._took_mode_s is None or now_s - self._took_mode_s >= self._pace.mode_s:
             await self._take_mode()
+        if not self._is_wanted or self._limits is None:
+            return 0.0  # something else is wanted since this step began
         self._retries.ran_for(now_s - self._up_s)
         trim_logs(self.daemon)
         self._show("")

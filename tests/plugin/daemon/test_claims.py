@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,12 +18,10 @@ from plugin.devices.inventory import Inventory, next_inventory
 from plugin.devices.resources import plan_offers
 from plugin.driver.snapshot import Snapshot
 from plugin.holdings.history.keeper import HistoryKeeper
-from plugin.settings.node_config import DEVICE_PLUGIN, DRA, NodeConfig
+from plugin.settings.node_config import DEVICE_PLUGIN, DRA, LIMITS_REQUIRED, NodeConfig
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from plugin.kubelet.pod_resources.attribution import DeviceAssignment
 
 RECORD = f"""{{"schema": "grapnel.dev/claim/v1alpha1", "namespace": "ml", "name": "train", "uid": "u1", "devices": [
@@ -76,6 +75,30 @@ def test_the_device_plugin_gets_no_more_while_a_driver_is_made_anew(
     seen = asyncio.run(reload())
     assert len(seen) > 2
     assert all(each == left for each in seen)
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ({"memory_limits": LIMITS_REQUIRED}, "required,"),
+        ({"admin_socket": Path("/run/other/node.sock")}, "/run/other/"),
+    ],
+)
+def test_what_engines_are_told_follows_the_configuration(config: NodeConfig, keys: dict[str, Any], told: str) -> None:
+    record = config.state_folder / "claims/u1.json"
+    record.write_text(RECORD.replace('"shares": 1', '"shares": 1, "memoryBytes": 1024'))
+    file = config.cdi_folder / "grapnel-claims.json"
+
+    async def reload() -> list[bool]:
+        room, seen = Room(config), []
+        for each in (config, replace(config, **keys)):
+            await room.claims.follow(each)
+            room.given(each)
+            seen.append(told in file.read_text())
+        await room.claims.close()
+        return seen
+
+    assert asyncio.run(reload()) == [False, True]
 
 
 def test_a_driver_that_took_back_slices_of_before_publishes_as_the_node_that_is_declared(config: NodeConfig) -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
+
 from plugin.base.errors import ClaimError, ClusterError
 from plugin.dra import messages as api
-from tests.plugin.dra.test_service import ONE, TWO, Room, claim
+from tests.plugin.dra.test_service import ONE, TWO, FakeNode, Room, claim
+from tests.plugin.mps.node import until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
+    from plugin.dra.store import Record
 
 PODS = 15  # of gpu_stress.bats of NVIDIA's driver, which have one claim
 
@@ -74,6 +77,20 @@ def test_what_failed_is_done_when_it_is_asked_for_again(tmp_path: Path, monkeypa
     assert room.held() == {}
 
 
+@pytest.mark.parametrize(("status", "is_given"), [(0, True), (429, True), (503, True), (403, False), (404, False)])
+def test_what_was_prepared_stays_so_unless_the_api_says_something_of_it(
+    tmp_path: Path, status: int, *, is_given: bool
+) -> None:
+    """What balances the load in front of an API server that is away answers by itself."""
+    room = Room(tmp_path)
+    room.claims["a"] = claim(ONE, "gpu-0")
+    before = room.prepare(("a", ONE))[ONE]
+    room.claims["a"] = ClusterError("no backend", status=status)
+    assert (room.prepare(("a", ONE))[ONE] == before) is is_given
+    room.claims["b"] = ClusterError("no backend", status=status)
+    assert room.prepare(("b", TWO))[TWO].error == "no backend"
+
+
 def test_a_pod_that_is_deleted_before_its_claim_was_prepared_leaves_nothing(tmp_path: Path) -> None:
     room = Room(tmp_path)
     room.claims["a"] = ClusterError("no answer")
@@ -93,3 +110,68 @@ def test_a_claim_of_before_keeps_the_next_one_out_until_it_is_given_back(tmp_pat
     assert "claim ml/old still has" in room.prepare(("new", TWO))[TWO].error
     assert room.unprepare(ONE) == ""
     assert room.prepare(("new", TWO))[TWO].error == ""
+
+
+class Slow(FakeNode):
+    """A node whose kubelet answers when a test says so, and which makes devices while it is `able`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+        self.answers: list[asyncio.Event] = []
+        self.able = True
+
+    async def look_again(self) -> None:
+        self.asked += 1
+        self.answers.append(asyncio.Event())
+        await self.answers[-1].wait()
+
+    async def ready(self, record: Record) -> Record:
+        await asyncio.sleep(0)
+        if not self.able:
+            raise ClaimError("the driver does not answer")
+        return record._replace()
+
+
+def asked_for(uid: str) -> api.NodePrepareResourcesRequest:
+    return api.NodePrepareResourcesRequest(claims=(api.Claim(namespace="ml", name="a", uid=uid),))
+
+
+def error_of(answer: api.NodePrepareResourcesResponse) -> str:
+    (found,) = answer.claims
+    assert found.value is not None
+    return found.value.error
+
+
+def test_a_claim_that_is_given_back_while_it_is_prepared_is_nobodys(tmp_path: Path) -> None:
+    node = Slow()
+    room = Room(tmp_path, node, {"a": claim(ONE, "gpu-0")})
+
+    async def overtaken() -> str:
+        preparing = asyncio.ensure_future(room.service.prepare(asked_for(ONE)))
+        await until(lambda: node.asked == 1)
+        back = api.NodeUnprepareResourcesRequest(claims=asked_for(ONE).claims)
+        await room.service.unprepare(back)
+        node.answers[0].set()
+        return error_of(await preparing)
+
+    assert "given back" in asyncio.run(overtaken())
+    assert room.held() == {}
+    assert not list((tmp_path / "claims").glob("*.json"))
+
+
+def test_a_claim_that_one_pod_has_is_not_lost_where_another_one_is_refused_it(tmp_path: Path) -> None:
+    node = Slow()
+    room = Room(tmp_path, node, {"a": claim(ONE, "gpu-0")})
+
+    async def together() -> list[str]:
+        pods = [asyncio.ensure_future(room.service.prepare(asked_for(ONE))) for _ in range(2)]
+        await until(lambda: node.asked == 2)
+        node.answers[0].set()
+        first = error_of(await next(asyncio.as_completed(pods)))
+        node.able = False
+        node.answers[1].set()
+        return [first, *sorted(map(error_of, await asyncio.gather(*pods)))]
+
+    assert asyncio.run(together()) == ["", "", "the driver does not answer"]
+    assert room.held() == {"GPU-0": "a"}

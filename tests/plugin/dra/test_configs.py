@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,6 +16,9 @@ from plugin.dra.configs import (
     parse_quantity,
     parse_recorded,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 DRIVER, UUID = "gpu.nvidia.com", "GPU-0"
 CLASS, CLAIM = "FromClass", "FromClaim"
@@ -128,6 +131,27 @@ def test_what_is_not_served_is_refused_with_its_place(config: dict[str, Any], wo
     is_mig = config["opaque"]["parameters"]["kind"] == "MigDeviceConfig"
     with pytest.raises(ValueError, match=words):
         found(config, device_type="mig" if is_mig else "gpu")
+
+
+@pytest.mark.parametrize("name", ["\ud800", "a\nb\x9b31m", "x" * 9000], ids=["no text", "controls", "long"])
+@pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param(lambda name: row(None, **{name: {}}), id="a key"),
+        pytest.param(lambda name: by_mps(**{name: 1}), id="a key of a section"),
+        pytest.param(
+            lambda name: by_mps(defaultPerDevicePinnedMemoryLimit={name: ""}), id="a device without an amount"
+        ),
+        pytest.param(lambda name: by_mps(defaultPerDevicePinnedMemoryLimit={name: "1Gi"}), id="a device"),
+    ],
+)
+def test_what_an_author_writes_is_told_in_plain_characters(config: Callable[[str], dict[str, Any]], name: str) -> None:
+    with pytest.raises(ValueError, match=r"config of its|names") as refused:
+        found(config(name))
+    told = str(refused.value)
+    assert told.isascii()
+    assert told.isprintable()
+    assert len(told) < 500
 
 
 def test_the_place_names_class_or_claim_and_the_request() -> None:

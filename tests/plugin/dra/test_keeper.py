@@ -31,6 +31,7 @@ class Server:
         self.slices: dict[str, dict[str, Any]] = {}
         self.version = 0
         self.watches = 0
+        self.has_taints = True
         self.lines: queue.Queue[bytes | None] = queue.Queue()  # None: the watch ends
 
     def ask(self, request: Request) -> dict[str, Any]:
@@ -38,8 +39,13 @@ class Server:
             return {"metadata": {"uid": self.node_uid}}
         if request.verb == "list":
             return {"items": list(self.slices.values())}
+        if request.verb == "delete":
+            del self.slices[request.path.rpartition("/")[2]]
+            return {}
         assert request.verb in ("create", "update")
         document: dict[str, Any] = json.loads(request.body)
+        for device in document["spec"]["devices"] if not self.has_taints else ():
+            device.pop("taints", None)
         self.version += 1
         document["metadata"]["resourceVersion"] = str(self.version)
         self.slices[document["metadata"]["name"]] = document
@@ -85,6 +91,20 @@ def test_slices_belong_to_the_node_that_was_made_anew(server: Server, slices: ke
     server.node_uid = "second"
     server.delete(next(iter(server.slices)))
     wait_until(lambda: server.owners() == ["second"])
+
+
+def test_what_an_api_server_did_not_have_is_tried_again_when_a_kubelet_comes(
+    server: Server, slices: keeper.SliceKeeper
+) -> None:
+    """A cluster is upgraded: its API server first, then its kubelets. The daemon runs on."""
+    server.has_taints = False
+    slices.publish((DEVICE._replace(unhealthy="xid 79"),))
+    wait_until(lambda: not slices.features.taints and not server.slices)
+    server.has_taints = True
+    slices.check()
+    wait_until(
+        lambda: ["taints" in row for each in server.slices.values() for row in each["spec"]["devices"]] == [True]
+    )
 
 
 def test_a_watch_that_ends_at_once_is_not_begun_again_at_once(

@@ -27,7 +27,7 @@ from plugin.changes.mig_layout.plan import plan_layout
 from plugin.devices.inventory import Device, HostTree, Inventory, next_inventory
 from plugin.dra import messages as api
 from plugin.dra.devices import DRIVER, DraDevice, Features, find_devices
-from plugin.dra.instances import Instances
+from plugin.dra.instances import Instances, Partitioner
 from plugin.dra.partitions import find_partitions, is_partition, set_apart, without_partitions
 from plugin.dra.service import ClaimService, Health
 from plugin.dra.store import PARTITIONS, ClaimStore, Record, read_partitions
@@ -474,6 +474,53 @@ def test_a_partition_is_given_once_it_has_been_seen(node: Node) -> None:
     assert set(node.given.values()) <= {each.uuid for each in node.daemon.present}
     assert node.given
     node.daemon.looks_after = False
+    node.teardown()
+
+
+def test_what_the_next_claim_has_by_then_is_not_destroyed_after_the_one_before(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waited for a claim to be given back goes on before the task that destroys what it had."""
+    node.allocated[1] = next(iter(node.daemon.devices.values()))
+    node.the_kubelet_has_a_claim_prepared(0, None)
+    late: list[Awaitable[None]] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(node.daemon.instances, "_spawn", late.append)
+        given_back = node.allocated[1]
+        node.a_claim_goes(0)
+        node.allocated[2] = given_back
+        node.the_kubelet_has_a_claim_prepared(0, None)
+    (uuid,) = node.given.values()
+    for each in late:
+        node.loop.run_until_complete(each)
+    node.each_claim_has_its_own()
+    assert uuid in {made for found in node.driver.gpus.values() for each in found.instances for made in each.uuids}
+    node.teardown()
+
+
+def test_what_is_made_while_the_configuration_is_read_anew_is_known_to_the_keeper_after_it(node: Node) -> None:
+    """The driver makes it in its thread, whoever waits for that."""
+    daemon = node.daemon
+    name = next(iter(daemon.devices))
+    before, after = (Partitioner(node.folder, node.driver, daemon.tree) for _ in range(2))
+    made = before.make([name])
+    _, names = after.read()
+    assert names == {name}
+    assert after.make([name]) == made
+    assert not after.destroy([name])
+    assert not any(each.instances for each in node.driver.gpus.values())
+    node.teardown()
+
+
+def test_a_gpu_that_did_not_say_how_it_is_cut_is_asked_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = node.driver.read_gpus
+    silent = tuple(CuttableGpu(each.index, f"gpu {each.index}", -1, problem="unknown error") for each in read())
+    with monkeypatch.context() as patched:
+        patched.setattr(node.driver, "read_gpus", lambda: silent)
+        node.begin()
+        assert not node.daemon.devices
+    node.loop.run_until_complete(node.daemon.settle())
+    assert node.daemon.devices
     node.teardown()
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from plugin.dra.store import parse_record, render_record
+from plugin.base.errors import ClaimError
+from plugin.base.log import Logger
+from plugin.dra.store import PARTITIONS, ClaimStore, PartitionStore, parse_record, render_record
 
 CONTRACT = Path(__file__).parents[3] / "docs/contracts/claim"
 SCHEMA = json.loads((CONTRACT / "schema.json").read_text())
@@ -37,3 +39,26 @@ def test_a_file_of_another_claim_is_refused() -> None:
     path = CONTRACT / "good/admin.json"
     with pytest.raises(ValueError, match="uid"):
         parse_record(path.read_bytes(), "another")
+
+
+def test_what_a_daemon_that_was_killed_was_writing_keeps_no_folder(tmp_path: Path) -> None:
+    store, partitions = ClaimStore(tmp_path, Logger()), PartitionStore(tmp_path)
+    (tmp_path / PARTITIONS).mkdir(parents=True)
+    (tmp_path / "claims/.u1.json.new").touch()
+    (tmp_path / PARTITIONS / ".gpu-0-mig-19-0.new").touch()
+    partitions.remove_folder()
+    store.remove_folder()
+    assert not (tmp_path / "claims").exists()
+
+
+def test_no_claim_is_prepared_once_the_device_plugin_gives_the_gpus(tmp_path: Path) -> None:
+    """A call of the kubelet that comes while the driver ends."""
+    store = ClaimStore(tmp_path, Logger())
+    record = parse_record((CONTRACT / "good/admin.json").read_bytes(), uid_of(CONTRACT / "good/admin.json"))
+    store.put(record)
+    store.remove(record.claim.uid)
+    store.remove_folder()
+    with pytest.raises(ClaimError, match="device plugin"):
+        store.put(record)
+    assert not (tmp_path / "claims").exists()
+    assert not store

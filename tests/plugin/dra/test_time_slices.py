@@ -116,6 +116,32 @@ def test_a_gpu_that_is_ill_or_let_go_is_not_asked_until_it_is_back(machine: Mach
     assert machine.calls() == [(TWO, "3"), (TWO, "0"), (ONE, "3")]
 
 
+def test_a_gpu_that_was_let_go_may_have_another_driver_and_is_asked_once_more(machine: Machine) -> None:
+    async def act(slices: TimeSlices) -> None:
+        slices.want({ONE: "Long", TWO: "Long"}, BOTH)
+        await until(lambda: not slices.problem(ONE) and not slices.problem(TWO))
+        slices.want({ONE: "Long", TWO: "Long"}, frozenset({TWO}))
+        assert slices.problem(ONE)
+        slices.want({ONE: "Long", TWO: "Long"}, BOTH)
+        await until(lambda: not slices.problem(ONE))
+
+    machine.live(act)
+    assert sorted(machine.calls()) == [(ONE, "3"), (ONE, "3"), (TWO, "3")]
+
+
+def test_one_that_was_closed_sets_nothing_any_more(machine: Machine) -> None:
+    """The driver that a configuration replaces is shown the GPUs until it has ended."""
+
+    async def act(slices: TimeSlices) -> None:
+        slices.want({ONE: "Long"}, BOTH)
+        await slices.close()
+        slices.want({TWO: "Long"}, BOTH)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    machine.live(act)
+    assert TWO not in dict(machine.calls())
+
+
 def test_what_the_program_says_against_it_is_the_reason_and_it_is_tried_again(machine: Machine) -> None:
     broken = machine.folder / "broken"
     broken.touch()

@@ -15,7 +15,7 @@ from plugin.system.thread_calls import ThreadCalls
 from tests.plugin.fakes import gpu
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
 GIB = 1 << 30
@@ -71,9 +71,10 @@ def keeper(
     driver: Driver,
     policy: str = "preferred",
     hand_over: Callable[[Callable[[], None]], None] = at_once,
+    given: Iterable[Mapping[str, int]] = ({UUID: GIB},),
 ) -> LimitKeeper:
     return LimitKeeper(
-        allocations=Given({UUID: GIB}),
+        allocations=Given(*given),
         calls=ThreadCalls(hand_over),
         policy=lambda: policy,
         logger=Logger(),
@@ -145,6 +146,16 @@ def test_a_driver_that_hangs_is_not_waited_for(root: Path) -> None:
     assert "does not answer" in answer["reason"]
 
 
+def test_a_container_that_asks_for_each_of_its_claims_is_limited_on_all_their_gpus(root: Path) -> None:
+    driver, other = Driver(), gpu(1).uuid
+    limits = keeper(root, driver, given=[{UUID: GIB}, {other: 2 * GIB}])
+    ask(limits)
+    ask(limits, f"{other}={2 * GIB}")
+    assert [dict(group.memory) for group in limits.groups] == [{UUID: GIB, other: 2 * GIB}]
+    ((_, used),) = asyncio.run(limits.read())
+    assert used == {UUID: GroupMemory(GIB, 7), other: GroupMemory(2 * GIB, 7)}
+
+
 def test_what_is_used_is_read_until_the_group_is_gone(root: Path) -> None:
     driver = Driver()
     limits = keeper(root, driver)
@@ -155,3 +166,14 @@ def test_what_is_used_is_read_until_the_group_is_gone(root: Path) -> None:
     assert asyncio.run(limits.read()) == ()
     (root / GROUP[1:] / "cgroup.procs").unlink()
     assert limits.groups == ()
+
+
+def test_containers_that_have_ended_are_forgotten_when_another_one_starts(root: Path) -> None:
+    limits, other = keeper(root, Driver()), "b2" * 32
+    ask(limits)
+    (root / GROUP[1:] / "cgroup.procs").rename(root / "cgroup.procs")
+    group = root / GROUP[1:].replace(ID, other)
+    group.mkdir()
+    (root / "cgroup.procs").rename(group / "cgroup.procs")
+    ask(limits, cgroup=GROUP.replace(ID, other), container=other)
+    assert limits.containers == {other}

@@ -145,8 +145,8 @@ def test_another_number_of_replicas_ends_nobody(node: Node) -> None:
         await daemon.share(node.plan(), FIRST)
         node.connect(daemon.supervisor, FIRST)
         pid = node.pid(spec)
-        daemon.supervisor.want(node.plan(replicas=8))
-        await until(lambda: node.connect(daemon.supervisor, FIRST).said.endswith(f"threads 13 {FIRST}=10240M"))
+        await daemon.share(node.plan(replicas=8), FIRST)
+        assert node.connect(daemon.supervisor, FIRST).said.endswith(f"threads 13 {FIRST}=10240M")
         assert node.pid(spec) == pid
 
     live(node, act)

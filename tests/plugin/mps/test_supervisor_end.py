@@ -56,6 +56,19 @@ def test_sharing_that_ends_waits_for_the_last_client(node: Node) -> None:
     assert node.modes.modes == {FIRST: DEFAULT}
 
 
+def test_a_gpu_is_still_shared_from_the_moment_that_it_is_not_to_be(node: Node) -> None:
+    """Whoever is to have it next asks at once."""
+
+    async def act(daemon: Daemon) -> None:
+        await daemon.share(node.plan(), FIRST)
+        daemon.supervisor.want(MpsPlan(node.root))
+        assert daemon.supervisor.ending(FIRST)
+        assert await daemon.supervisor.ended(60) == ()
+        assert daemon.supervisor.ending(FIRST) == ""
+
+    live(node, act)
+
+
 def test_sharing_that_is_wanted_again_meanwhile_goes_on(node: Node) -> None:
     (spec,) = node.plan().daemons
 

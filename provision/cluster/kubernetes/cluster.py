@@ -287,20 +287,24 @@ class KubernetesCluster:
             tainting=self._rules.taints,
         )
         self._requests.begin()
-        self._taints.settle(self._is_out)
         self._standing = None
         if self._shared is not None:
-            self._maintenances.sweep(self._read)
+            self._sweep()
             yield
             return
         tenure = Tenure(self._api, holder, progress=self._progress)
         with hold(tenure):
             self._tenure = tenure
             try:
-                self._maintenances.sweep(self._read)
+                self._sweep()
                 yield
             finally:
                 self._tenure = None
+
+    def _sweep(self) -> None:
+        """Take back what other processes have left; not before these are out."""
+        self._taints.settle(self._is_out)
+        self._maintenances.sweep(self._read)
 
     def _is_out(self, node: str) -> bool:
         """Tell whether a Node that was seen is out of service, or is one that nobody has seen."""

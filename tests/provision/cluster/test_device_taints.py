@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
 from provision.cluster.kubernetes.api.client import Api
+from provision.cluster.kubernetes.cluster import KubernetesCluster
 from provision.cluster.kubernetes.objects.pods import Pod
 from provision.cluster.kubernetes.pods.evictions.device_taints import DeviceTaints, name_of, take_back
 from provision.cluster.kubernetes.pods.gpu_pods import node_pods, pod_use
-from provision.cluster.kubernetes.pods.pod_rules import pod_rules
+from provision.cluster.kubernetes.pods.pod_rules import PodRules, pod_rules
+from provision.cluster.machine import Machine
+from provision.rollout.errors import HeldError
 from provision.rollout.interface.cluster import EvictionOutcome
 from provision.rollout.model import GpuPod
 from tests.provision.cluster.fakes import Clock, answer, refusal
@@ -68,10 +72,10 @@ class Server:
         return answer(200, {"items": list(self.stored.values())})
 
 
-def taints(server: Server, *, is_used: bool = True) -> DeviceTaints:
-    clock = Clock()
+def taints(server: Server, *, is_used: bool = True, clock: Clock | None = None) -> DeviceTaints:
+    clock = clock or Clock()
     api = Api(server, sleep=clock.sleep, clock=clock)  # type: ignore[arg-type] # no watch is asked for
-    return DeviceTaints(api, api, is_used=is_used)
+    return DeviceTaints(api, api, is_used=is_used, clock=clock)
 
 
 def test_all_gpus_of_the_node_are_tainted_once_until_it_is_in_service_again() -> None:
@@ -101,6 +105,59 @@ def test_a_process_that_follows_finds_the_rule_and_takes_back_those_of_nodes_in_
     assert list(server.stored) == [name_of("n1")]
     answered = after.ask(POD)
     assert answered is not None
+    assert list(server.stored) == [name_of("n1")]
+
+
+def test_a_rule_that_is_there_goes_with_its_node_s_upgrade_also_where_it_is_declared_no_longer() -> None:
+    server = Server()
+    taints(server).ask(POD)
+    taints(server).ask(replace(POD, node="n2"))
+    after = taints(server, is_used=False)
+
+    after.settle(lambda node: node == "n1")
+    assert list(server.stored) == [name_of("n1")]
+    assert after.ask(POD) is None, "pods are evicted by now"
+    after.end("n1")
+    assert server.stored == {}
+
+
+def test_a_rule_that_somebody_deletes_is_made_again() -> None:
+    server, clock = Server(), Clock()
+    made = taints(server, clock=clock)
+    made.ask(POD)
+    server.stored.clear()
+    clock.sleep(60.0)
+    made.ask(POD)
+    assert list(server.stored) == [name_of("n1")]
+
+
+def test_a_process_that_is_kept_out_takes_back_no_rule_of_the_one_at_work() -> None:
+    """It has seen the node before that one has taken it out of service."""
+
+    class Held(Server):
+        def send(self, sent: Request) -> Answered:
+            if sent.path == "/api/v1/nodes":
+                return answer(200, {"items": [{"metadata": {"name": "n1", "uid": "u", "resourceVersion": "7"}}]})
+            if sent.path.endswith("/selfsubjectaccessreviews"):
+                return answer(201, {"status": {"allowed": True}})
+            if "/leases" in sent.path:
+                now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+                spec = {"holderIdentity": "ann", "leaseDurationSeconds": 60, "renewTime": now, "acquireTime": now}
+                return answer(200, {"metadata": {"name": "l", "resourceVersion": "1"}, "spec": spec})
+            return super().send(sent)
+
+    server, clock = Held(), Clock()
+    api = Api(server, sleep=clock.sleep, clock=clock)  # type: ignore[arg-type] # no watch is asked for
+    other = KubernetesCluster(
+        api,
+        rules=PodRules(resources=frozenset({"nvidia.com/gpu"}), taints=True),
+        machines={"n1": Machine(hostname="n1")},
+    )
+    other.observe(["n1"])
+    taints(server).ask(POD)
+
+    with pytest.raises(HeldError), other.lease("ben"):
+        pass
     assert list(server.stored) == [name_of("n1")]
 
 

@@ -206,6 +206,29 @@ def test_where_a_pod_with_claims_is_left_alone_the_others_are_evicted() -> None:
     assert [pod.is_by_claims for pod in node_pods(found.values()).gpu] == [True] * 2
 
 
+def test_where_a_pod_with_claims_is_to_be_replaced_first_the_others_are_evicted() -> None:
+    """The taint that another pod of the node is ended by would not wait for its replacement."""
+    drain = {"claims": "taint", "replaceFirst": {"podSelector": "app=serving", "namespaces": ["ml"]}}
+    rules = pod_rules([make_stack(rollout={"drain": drain})])
+    uses = [
+        pod_use(
+            msgspec.convert(
+                {
+                    "metadata": {"name": name, "namespace": "ml", "uid": name, "labels": {"app": name}},
+                    "spec": {"nodeName": "n1", "resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]},
+                },
+                Pod,
+            ),
+            rules,
+            lambda _namespace, _name: frozenset({"gpu.nvidia.com"}),
+        )
+        for name in ("serving", "batch")
+    ]
+    found = node_pods(use for use in uses if use is not None).gpu
+    assert [(pod.name, pod.is_replaced_first) for pod in found] == [("batch", False), ("serving", True)]
+    assert [pod.is_by_claims for pod in found] == [False] * 2
+
+
 def test_a_name_of_any_node_is_one_of_an_object() -> None:
     longest = "n" * 253
     assert len(name_of(longest)) <= 253

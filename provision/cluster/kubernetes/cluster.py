@@ -233,7 +233,8 @@ class KubernetesCluster:
     def refusals(self, pods: Collection[GpuPod]) -> dict[str, str]:
         """Return why each of these pods could not be evicted now: its replacement, or its disruption budgets."""
         first = {pod.uid: self._replacements.foresee(pod) for pod in pods if pod.is_replaced_first}
-        refused = refusals(self._api, [pod for pod in pods if first.get(pod.uid) is None])
+        asked = [pod for pod in pods if first.get(pod.uid) is None and not self._taints.ends(pod)]
+        refused = refusals(self._api, asked)
         return refused | {uid: reason for uid, reason in first.items() if reason}
 
     def evict(self, pod: GpuPod) -> Eviction:

@@ -40,6 +40,7 @@ POD_OF_CLAIMS = msgspec.convert(
     },
     Pod,
 )
+WEB = {"matchLabels": {"app": "web"}}
 
 
 class Server:
@@ -227,6 +228,28 @@ def test_where_a_pod_with_claims_is_to_be_replaced_first_the_others_are_evicted(
     found = node_pods(use for use in uses if use is not None).gpu
     assert [(pod.name, pod.is_replaced_first) for pod in found] == [("batch", False), ("serving", True)]
     assert [pod.is_by_claims for pod in found] == [False] * 2
+
+
+@pytest.mark.parametrize(("is_served", "told"), [(True, []), (False, ["u1"])])
+def test_no_plan_says_that_a_pod_waits_for_a_budget_that_the_taint_does_not_ask(
+    *, is_served: bool, told: list[str]
+) -> None:
+    class Budgeted(Server):
+        def send(self, sent: Request) -> Answered:
+            if sent.path == "/apis/policy/v1/poddisruptionbudgets":
+                status = {"disruptionsAllowed": 0, "expectedPods": 1, "desiredHealthy": 1}
+                budget = {"metadata": {"name": "b", "namespace": "ml"}, "spec": {"selector": WEB}, "status": status}
+                return answer(200, {"items": [budget]})
+            if sent.path == "/api/v1/namespaces/ml/pods":
+                meta = {"name": "web", "namespace": "ml", "uid": "u1", "labels": WEB["matchLabels"]}
+                return answer(200, {"items": [{"metadata": meta, "spec": {"nodeName": "n1"}}]})
+            return super().send(sent)
+
+    clock = Clock()
+    api = Api(Budgeted(is_served=is_served), sleep=clock.sleep, clock=clock)  # type: ignore[arg-type] # no watch
+    rules = PodRules(resources=frozenset({"nvidia.com/gpu"}), taints=True)
+    cluster = KubernetesCluster(api, rules=rules, machines={"n1": Machine(hostname="n1")})
+    assert list(cluster.refusals([POD])) == told
 
 
 def test_a_name_of_any_node_is_one_of_an_object() -> None:

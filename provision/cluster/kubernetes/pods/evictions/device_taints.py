@@ -73,13 +73,18 @@ class DeviceTaints:
     def ask(self, pod: GpuPod) -> Eviction | None:
         """Have a pod ended by its claims, and say how that stands; None where it is to be evicted as others are."""
         with self._mutex:
-            if not pod.is_by_claims or not self._is_used or not self._is_ready():
+            if not self._ends(pod):
                 return None
             seen = self._tainted.get(pod.node)
             if seen is None or self._clock() - seen >= _REST_S:  # somebody may have deleted it
                 self._create(pod.node)
         reason = f"Kubernetes ends it by DeviceTaintRule {name_of(pod.node)}, once it tolerates {TAINT} no longer"
         return Eviction(outcome=EvictionOutcome.BLOCKED, reason=reason)
+
+    def ends(self, pod: GpuPod) -> bool:
+        """Tell whether a pod would be ended so, whatever its disruption budgets say."""
+        with self._mutex:
+            return self._ends(pod)
 
     def settle(self, is_wanted: Callable[[str], bool]) -> None:
         """Take back the rules of nodes that are in service, those of processes before too.
@@ -98,6 +103,9 @@ class DeviceTaints:
         with self._mutex:
             if node in self._tainted or (self._is_used and self._is_ready()):
                 self._delete(node)
+
+    def _ends(self, pod: GpuPod) -> bool:
+        return pod.is_by_claims and self._is_used and self._is_ready()
 
     def _is_ready(self) -> bool:
         if self._is_served is None:

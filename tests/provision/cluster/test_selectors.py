@@ -62,6 +62,12 @@ NOT_JUDGED = (
     "(" * 9000,
     "!" * 9000,
     "device" + ".a" * 4000,
+    "1" * 5000 + " == 1",
+    f"{GPU}.driverVersion.isLessThan(semver('{'1' * 5000}.0.0'))",
+    f"{GPU}.driverVersion.isLessThan(semver('1.0.0-{'1' * 5000}'))",
+    f"{GPU}.driverVersion.isLessThan(semver('0550.1.0'))",
+    f"['type'] in {GPU}",
+    f"{GPU} in device.attributes",
 )
 
 

@@ -29,11 +29,12 @@ _DEEPEST: Final = 40  # of what stands within something else
 _LONGEST: Final = 500  # words and signs
 _WORDS: Final = {"true": True, "false": False}
 _TOKEN: Final = re.compile(
-    r"""\s*(?:(?P<text>[rR]?(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'))|(?P<number>[0-9]+)(?![0-9.eExXuU])"""
+    r"""\s*(?:(?P<text>[rR]?(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'))|(?P<number>[0-9]{1,19})(?![0-9.eExXuU])"""
     r"""|(?P<name>[A-Za-z_][A-Za-z0-9_]*)|(?P<sign>&&|\|\||[=!<>]=|[<>!()\[\].,-]))"""
 )
 _ESCAPE: Final = re.compile(r"\\(.)")
-_VERSION: Final = re.compile(r"([0-9]+)\.([0-9]+)\.([0-9]+)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?")
+_COUNT: Final = r"(0|[1-9][0-9]{0,18})"
+_VERSION: Final = re.compile(rf"{_COUNT}\.{_COUNT}\.{_COUNT}(?:-([0-9A-Za-z.-]{{1,64}}))?(?:\+[0-9A-Za-z.-]+)?")
 _ORDER: Final = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _IN_TEXT: Final[Mapping[str, Callable[[str, str], bool]]] = {
     "startsWith": str.startswith,
@@ -350,7 +351,7 @@ def _is_there(inner: Part, seen: Seen) -> bool:
 
 def _compared(sign: str, left: Any, right: Any) -> bool:
     if sign == "in":
-        if isinstance(right, dict):
+        if isinstance(right, dict) and isinstance(left, str):
             return left in right
         if not isinstance(right, list):
             raise NotJudgedError(sign)

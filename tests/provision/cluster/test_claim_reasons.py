@@ -122,6 +122,13 @@ SHARED = {
             id="less memory",
         ),
         pytest.param(
+            exactly(capacity={"requests": {"memory": "90e9"}}),
+            [node()],
+            [],
+            "n1: gpu-0: 80Gi of its 80Gi memory are left, and 87890625Ki are asked for",
+            id="less memory than an amount in another form",
+        ),
+        pytest.param(
             exactly(),
             [node()],
             [allocated("other", "gpu-0")],

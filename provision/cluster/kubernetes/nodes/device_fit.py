@@ -16,7 +16,7 @@ from provision.cluster.kubernetes.nodes.fit import is_tolerated
 from provision.cluster.kubernetes.nodes.selectors import NotJudgedError, NotThereError, Seen, parse
 from provision.cluster.kubernetes.objects.nodes import Taint
 from provision.declaration.spec.text.excerpt import few
-from provision.declaration.spec.values.quantities import parse_quantity
+from provision.declaration.spec.values.quantities import read_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -287,7 +287,7 @@ def _own(name: str, driver: str) -> str:
 
 
 def _number(quantity: str) -> Fraction:
-    return parse_quantity(quantity) or _NOTHING
+    return read_quantity(quantity) or _NOTHING
 
 
 def _shown(amount: Fraction) -> str:

@@ -15,7 +15,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from provision.declaration.spec.values.quantities import parse_quantity
+from provision.declaration.spec.values.quantities import read_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -96,7 +96,7 @@ class Seen:
             attributes[domain or driver][own] = _value(attribute)
         for name, amount in device.capacity.items():
             domain, _, own = name.rpartition("/")
-            number = parse_quantity(amount.value)
+            number = read_quantity(amount.value)
             capacity[domain or driver][own] = None if number is None else Amount(number)
         shown = {name: amount.value for name, amount in device.capacity.items()}
         shown |= {name: str(each.value) for name, each in device.attributes.items() if each.value is not None}
@@ -289,7 +289,7 @@ class _Parser:
             return self._part(begin, lambda seen: _is_there(inner, seen), inner)
         text = _text_of(self._take("text"))
         self._needs(")")
-        number = parse_quantity(text) if name == "quantity" else None
+        number = read_quantity(text) if name == "quantity" else None
         if name == "semver":
             version = Version.parse(text)
             return self._part(begin, lambda _: version)

@@ -261,6 +261,33 @@ def test_an_engine_of_another_source_stays_and_is_told() -> None:
     assert only_problem(refused).code == "engine-of-another-source"
 
 
+@pytest.mark.parametrize(
+    ("facts", "has"),
+    [
+        pytest.param(with_engine(make_facts(), "2.2.1"), "containerd.io", id="of a source that was not declared"),
+        pytest.param(
+            replace(with_engine(make_facts(), "2.2.1"), packages={}),
+            "containerd 2.2.1 of no known package",
+            id="of no package",
+        ),
+        pytest.param(with_engine(rocky(), "2.2.1"), "containerd.io", id="of a system that has none"),
+    ],
+)
+def test_a_version_that_cannot_be_brought_is_told_and_one_that_is_there_is_no_matter(
+    facts: NodeFacts, has: str
+) -> None:
+    """Nothing of a plan is left undone without a word."""
+
+    def planned(version: str) -> NodePlan:
+        return plan(facts, make_stack(**ALONE, runtime={"entitlement": "env", "version": version}))
+
+    problem = only_problem(planned("2.4.2"))
+    assert problem.code == "engine-of-another-source"
+    assert f"n1 has {has}, and runtime.source distribution has " in problem.message
+    assert planned("2.2.1").problems == ()
+    assert planned("2.2.1").roles.runtime is not None
+
+
 def test_nobody_is_told_of_a_source_that_was_not_declared() -> None:
     facts = with_engine(rocky(), "2.2.1")
 

@@ -55,11 +55,9 @@ def with_sources(
     One of another source stays as it is, and so does what the package manager knows: that is told.
     """
     found = find_package(facts, stack, engine)
-    if isinstance(found, Problem):
-        return part
-    if found.name not in facts.packages:
+    if isinstance(found, Problem) or found.name not in facts.packages:
         other = _other_package(facts, stack, engine, found)
-        if stack.runtime.version is not None:
+        if other and stack.runtime.version is not None:
             return replace(part, problems=(*part.problems, *other), variables=None)
         return replace(part, warnings=(*part.warnings, *other))
     sources = render_sources(facts, stack.runtime)
@@ -205,15 +203,24 @@ def _conflicts(facts: NodeFacts, package: EnginePackage) -> tuple[Problem, ...]:
 
 
 def _other_package(
-    facts: NodeFacts, stack: StackSpec, engine: NodeEngine, package: EnginePackage
+    facts: NodeFacts, stack: StackSpec, engine: NodeEngine, package: EnginePackage | Problem
 ) -> tuple[Problem, ...]:
-    there = sorted(engine.package_names & facts.packages.keys())
-    if not there or stack.runtime.source is EngineSource.DISTRIBUTION:  # which is the default, and nobody's word
+    """Say that an engine is of no package, or another one than the source has: no version of it can be brought."""
+    runtime, there = stack.runtime, sorted(engine.package_names & facts.packages.keys())
+    version = facts.engines[engine.name].version
+    is_default = runtime.source is EngineSource.DISTRIBUTION  # which is nobody's word
+    if runtime.version is None and (is_default or not there or isinstance(package, Problem)):
         return ()
+    if not runtime.install or (runtime.version is not None and upstream_of(version) == runtime.version):
+        return ()
+    has = ", ".join(there) or f"{engine.name} {version} of no known package"
+    offered = "no package of it" if isinstance(package, Problem) else package.name
+    leave = "" if runtime.version is None else ", or leave runtime.version out"
     other = Problem(
         code="engine-of-another-source",
-        message=f"{facts.node.hostname} has {', '.join(there)}, and runtime.source {stack.runtime.source.value} has "
-        f"{package.name}: the engine stays as it is",
-        hint="declare the source that it came from, or exchange the packages while no container runs on the node",
+        message=f"{facts.node.hostname} has {has}, and runtime.source {runtime.source.value} has {offered}: the engine "
+        "stays as it is",
+        hint="declare the source that it came from, or exchange the packages while no container runs on the node"
+        f"{leave}",
     )
     return (other,)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.apply.gate import will_need_drain
 from provision.declaration.fleet.facts.node import (
     AvailablePackage,
     Engine,
@@ -231,6 +232,21 @@ def test_an_engine_of_another_version_is_exchanged_out_of_service(
     assert found.disruption.value == "drain"
     assert found.roles.runtime is not None
     assert found.roles.runtime.runtime_service == "containerd.service"
+
+
+def test_an_exchange_that_waits_for_the_package_source_is_in_the_plan_from_the_beginning() -> None:
+    """Else the node would serve as its source is written, and the apply end with what takes it out of service."""
+    wanted = stack(version="2.4.2")
+    facts = with_engine(rocky(), "2.2.1")
+
+    first = plan(facts, wanted)
+
+    (change,) = [item for item in first.items if item.target == "containerd.io"]
+    assert (change.action.value, change.to, change.deferred) == ("upgrade", None, True)
+    assert will_need_drain(first)
+    assert first.roles.runtime is not None
+    assert first.roles.runtime.runtime_packages == ()
+    assert [file.path for file in first.roles.runtime.runtime_sources] == [rpm_key_path("docker"), REPO]
 
 
 def test_an_engine_that_somebody_holds_is_not_exchanged() -> None:

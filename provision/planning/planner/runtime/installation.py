@@ -63,10 +63,10 @@ def with_sources(
     sources = render_sources(facts, stack.runtime)
     part = replace(part, declared=replace(part.declared, files=(*part.declared.files, *sources)))
     writes = plan_files(facts, Role.RUNTIME, sources)
-    change = None if writes else _change(facts, stack, engine, found)
+    change = _change(facts, stack, engine, found, is_known=not writes)
     if isinstance(change, Problem):
         return replace(part, problems=(*part.problems, change), variables=None)
-    if change is not None and (locked := package_manager_problems(facts)):
+    if change is not None and not change.deferred and (locked := package_manager_problems(facts)):
         return replace(part, items=(change, *part.items), problems=(*part.problems, *locked), variables=None)
     items = (*writes, *([change] if change else []), *part.items)
     if part.problems or items == part.items:
@@ -105,12 +105,17 @@ def upstream_of(version: str) -> str:
     return match[1] if match else ""
 
 
-def _change(facts: NodeFacts, stack: StackSpec, engine: NodeEngine, package: EnginePackage) -> Item | Problem | None:
-    """Return what brings an engine that is there to its declared version; pods with GPUs leave first."""
+def _change(
+    facts: NodeFacts, stack: StackSpec, engine: NodeEngine, package: EnginePackage, *, is_known: bool
+) -> Item | Problem | None:
+    """Return what brings an engine that is there to its declared version; pods with GPUs leave first.
+
+    Where the package source is not known yet, to which package can be told only then.
+    """
     installed, declared = facts.packages[package.name].version, stack.runtime.version
     if declared is None or upstream_of(installed) == declared:
         return None
-    version = find_version(facts, stack, package)
+    version = find_version(facts, stack, package) if is_known else None
     if isinstance(version, Problem):
         return version
     if facts.packages[package.name].hold:
@@ -129,6 +134,7 @@ def _change(facts: NodeFacts, stack: StackSpec, engine: NodeEngine, package: Eng
         to=version,
         reason=f"declared {engine.name} is {declared}",
         disruption=Disruption.DRAIN if engine.service else Disruption.NONE,
+        deferred=not is_known,
     )
 
 
@@ -207,7 +213,8 @@ def _other_package(
 ) -> tuple[Problem, ...]:
     """Say that an engine is of no package, or another one than the source has: no version of it can be brought."""
     runtime, there = stack.runtime, sorted(engine.package_names & facts.packages.keys())
-    version = facts.engines[engine.name].version
+    known = facts.engines.get(engine.name)
+    version = "" if known is None else known.version
     is_default = runtime.source is EngineSource.DISTRIBUTION  # which is nobody's word
     if runtime.version is None and (is_default or not there or isinstance(package, Problem)):
         return ()

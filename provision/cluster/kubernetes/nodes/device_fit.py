@@ -79,6 +79,13 @@ class Published:
         domain, _, own = name.rpartition("/")
         return self.seen.shown.get(name, self.seen.shown.get(own) if domain == self.driver else None)
 
+    def is_known(self, name: str) -> bool:
+        """Tell whether an attribute, by its full name, is in a form that is known here, or not there at all."""
+        domain, _, own = name.rpartition("/")
+        found = self.device.attributes
+        has = found.get(name) or (found.get(own) if domain == self.driver else None)
+        return has is None or has.value is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Judgement:

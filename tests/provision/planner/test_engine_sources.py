@@ -189,6 +189,15 @@ def test_a_source_that_could_not_be_read_says_why() -> None:
     assert problem.hint.endswith(f"the package lists could not be refreshed: {refused}")
 
 
+def test_no_source_without_a_suite_is_written_which_apt_could_not_read() -> None:
+    facts = make_facts()
+    testing = replace(facts, node=replace(facts.node, os=OperatingSystem(id="debian", version_id="13")))
+
+    problem = only_problem(plan(testing, stack()))
+
+    assert problem.code == "engine-missing"
+
+
 def test_podman_is_a_systems_own() -> None:
     found = plan(rocky(), stack(source="distribution", repository=None, engine="podman"))
 

@@ -148,7 +148,8 @@ def find_package(facts: NodeFacts, stack: StackSpec, engine: NodeEngine) -> Engi
             hint="install the engine, or declare runtime.install: true",
         )
     package = engine.packages.get(source, {}).get(system)
-    if package is None:
+    is_unnamed = facts.package_manager.name == "apt" and not facts.node.os.codename  # by which apt finds a repository
+    if package is None or (is_unnamed and source is EngineSource.DOCKER):
         others = [each.value for each, of_source in engine.packages.items() if system in of_source]
         other = f"declare runtime.source: {' or '.join(others)}; or " if others else ""
         where = system if source is EngineSource.DISTRIBUTION else f"Docker's repository for {system}"

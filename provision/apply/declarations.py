@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from provision.declaration.spec.model import GpuInterface
 from provision.planning.driver.wanted import BranchNode, ChosenVersion, follows_branch, group_of, resolve_branches
 from provision.planning.planner.drivers.versions import versions_for
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from provision.declaration.fleet.facts.node import NodeFacts
-    from provision.declaration.spec.model import GpuInterface, StackSpec
+    from provision.declaration.spec.model import StackSpec
     from provision.planning.node_plan import Problem
 
 
@@ -63,7 +64,8 @@ class Declarations:
         """
         declared = self.stacks[name].plugin
         if interface is not None:
-            plugin = msgspec.structs.replace(declared, interface=interface)
+            makes = declared.dynamic_mig and interface is GpuInterface.DRA  # which the device plugin would refuse
+            plugin = msgspec.structs.replace(declared, interface=interface, dynamic_mig=makes)
             self.stacks[name] = msgspec.structs.replace(self.stacks[name], plugin=plugin)
         try:
             yield

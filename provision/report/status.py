@@ -234,12 +234,13 @@ def _times(nodes: Sequence[NodeStatus], now: datetime) -> str:
     flying = [
         node.record
         for node in nodes
-        if node.record is not None and not node.record.phase.is_in_service and node.situation not in _BEFORE
+        if node.record is not None and node.record.is_out and node.situation not in _BEFORE
     ]
     if flying:
         parts.append(f"out of service for {_range([(now - each.began).total_seconds() for each in flying])}")
-    if nodes[0].situation in _BACK:
-        parts.append(f"was out of service for {_range([_was_out(node) for node in nodes])}")
+    was_out = [_was_out(node) for node in nodes if node.record is None or not node.record.kind.is_in_place]
+    if nodes[0].situation in _BACK and was_out:
+        parts.append(f"was out of service for {_range(was_out)}")
     if left := [node.left_s for node in nodes if node.left_s is not None]:
         parts.append(f"about {_range(left)} left")
     return ", ".join(parts)

@@ -157,6 +157,11 @@ class Record:
         return self.has_failed and not self.is_unrelated and not self.because_of
 
     @property
+    def is_out(self) -> bool:
+        """Whether the node is out of service for it, or was left so."""
+        return not self.phase.is_in_service and not self.kind.is_in_place
+
+    @property
     def way_back(self) -> Origin | None:
         """What the node is to be again, None while it is on its way to the target."""
         if not self.is_returning:

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import EnginePackageError, find_arrival
+from ansible_collections.grapnel.node.plugins.module_utils.engines import packages
+from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import (
+    Arrival,
+    EnginePackageError,
+    find_arrival,
+    install,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock
+from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Rehearsal
+from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Download, Request, Resolution
 
 if TYPE_CHECKING:
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import Transaction
+
     from tests.playbooks.fakes import Machine
 
 ROCKY = 'ID="rocky"\nID_LIKE="rhel centos fedora"\n'
@@ -78,3 +93,61 @@ def test_one_that_is_there_is_left_alone(rocky: Machine) -> None:
 
     assert find_arrival(rocky.host, ANY).wanted == {}
     assert not any(call.startswith("dnf") for call in rocky.calls)
+
+
+@dataclass
+class Manager:
+    """Carries out transactions, and fails at the packages of ``broken``."""
+
+    broken: str
+    is_unchanged: bool = False
+    done: list[str] = field(default_factory=list)
+    name: str = "apt"
+
+    def apply(self, host: Host, transaction: Transaction, clock: Clock) -> None:
+        del host, clock
+        (name,) = (PurePosixPath(file).parent.name for file in transaction.files)
+        self.done.append(name)
+        if name == self.broken:
+            raise PackageError("no space left on device", is_unchanged=self.is_unchanged)
+
+    def rehearse(self, *_: object) -> Rehearsal:
+        return Rehearsal()
+
+
+class Source:
+    """Has every version of the package."""
+
+    def resolve(self, host: Host, request: Request) -> Resolution:
+        del host
+        return Resolution((Download("containerd.deb", "", 1),), replaced=dict.fromkeys(request.packages, "1"))
+
+    def fetch(self, *_: object) -> None:
+        """Nothing is downloaded."""
+
+
+@pytest.mark.parametrize(
+    ("is_unchanged", "done", "words"),
+    [
+        (False, ["there", "back"], "no space left on device; its former packages were put back"),
+        (True, ["there"], "no space left on device$"),
+    ],
+    ids=["half done", "not begun"],
+)
+def test_a_transaction_that_fails_half_way_leads_back_to_the_former_packages(
+    rocky: Machine, monkeypatch: pytest.MonkeyPatch, *, is_unchanged: bool, done: list[str], words: str
+) -> None:
+    manager = Manager("there", is_unchanged)
+    restarted: list[str] = []
+    monkeypatch.setattr(packages, "find_manager", lambda _host: manager)
+    monkeypatch.setattr(packages, "find_source", lambda _name: Source())
+    monkeypatch.setattr(packages, "unit_state", lambda _host, _unit: SimpleNamespace(is_active=True))
+    monkeypatch.setattr(packages, "_take_in", lambda _host, service: restarted.append(service.unit))
+    wanted = {"containerd.io": "2"}
+    arrival = Arrival(wanted, Source().resolve(rocky.host, Request(wanted)))
+
+    with pytest.raises(EnginePackageError, match=words):
+        install(rocky.host, arrival, "containerd", "containerd.service", Clock())
+
+    assert manager.done == done
+    assert restarted == (["containerd.service"] if "back" in done else [])

@@ -233,7 +233,8 @@ class KubernetesCluster:
     def refusals(self, pods: Collection[GpuPod]) -> dict[str, str]:
         """Return why each of these pods could not be evicted now: its replacement, or its disruption budgets."""
         first = {pod.uid: self._replacements.foresee(pod) for pod in pods if pod.is_replaced_first}
-        refused = refusals(self._api, [pod for pod in pods if first.get(pod.uid) is None])
+        asked = [pod for pod in pods if first.get(pod.uid) is None and not self._taints.ends(pod)]
+        refused = refusals(self._api, asked)
         return refused | {uid: reason for uid, reason in first.items() if reason}
 
     def evict(self, pod: GpuPod) -> Eviction:
@@ -287,20 +288,24 @@ class KubernetesCluster:
             tainting=self._rules.taints,
         )
         self._requests.begin()
-        self._taints.settle(self._is_out)
         self._standing = None
         if self._shared is not None:
-            self._maintenances.sweep(self._read)
+            self._sweep()
             yield
             return
         tenure = Tenure(self._api, holder, progress=self._progress)
         with hold(tenure):
             self._tenure = tenure
             try:
-                self._maintenances.sweep(self._read)
+                self._sweep()
                 yield
             finally:
                 self._tenure = None
+
+    def _sweep(self) -> None:
+        """Take back what other processes have left; not before these are out."""
+        self._taints.settle(self._is_out)
+        self._maintenances.sweep(self._read)
 
     def _is_out(self, node: str) -> bool:
         """Tell whether a Node that was seen is out of service, or is one that nobody has seen."""

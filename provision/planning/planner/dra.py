@@ -116,19 +116,17 @@ def with_interface(facts: NodeFacts, stack: StackSpec, items: Sequence[Item]) ->
         if made_before is stack.plugin.dynamic_mig:
             return tuple(items)
         reason = _MADE_FOR_CLAIMS if stack.plugin.dynamic_mig else _MADE_NO_MORE
-        return _with_reason(items, reason)
+        return _of_config(items, reason, Disruption.NONE)  # no way back leads to the other interface
     reason = (
         f"GPUs are given by {stack.plugin.interface.words} instead of {before.words}: pods keep theirs, and one that "
         f"a pod has by {before.words} is withheld until it is free"
     )
-    return _with_reason(items, reason)
+    return _of_config(items, reason, Disruption.CHANGE_OVER)
 
 
-def _with_reason(items: Sequence[Item], reason: str) -> tuple[Item, ...]:
+def _of_config(items: Sequence[Item], reason: str, disruption: Disruption) -> tuple[Item, ...]:
     return tuple(
-        msgspec.structs.replace(item, reason=reason, disruption=Disruption.CHANGE_OVER)
-        if item.target == NODE_CONFIG_PATH
-        else item
+        msgspec.structs.replace(item, reason=reason, disruption=disruption) if item.target == NODE_CONFIG_PATH else item
         for item in items
     )
 

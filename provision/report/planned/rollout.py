@@ -241,6 +241,8 @@ def _pods(state: NodeState) -> Iterator[str]:
     for pod in pods:
         if pod.uid in state.blocked:
             yield f"{pod}: {state.blocked[pod.uid]}"
+    if tainted := [str(pod) for pod in pods if pod.is_by_claims]:
+        yield f"where the cluster has taints of devices, one ends {names(tainted)}, whatever disruption budgets say"
     restarted = [pod for pod in view.gpu_pods if pod.is_restarted]
     if restarted and state.kind is ChangeKind.DRIVER and state.origin != state.target:
         yield f"restarts {names([str(pod) for pod in restarted])} afterwards"

@@ -90,6 +90,8 @@ def _in_place(node: NodeState, now: datetime) -> Record:
 def advance(node: NodeState, record: Record, now: datetime, began: datetime, domain: Domain | None = None) -> Move:
     """Return the next action on a node in flight; ``record`` is the node's, ``began`` when this process began."""
     record = _without_lifted_cordon(node, record)
+    if record.kind.is_in_place and not node.kind.is_in_place and not node.obstacle:  # it serves, so it can wait
+        return _restart(node, record, now), ""
     step = node.step if node.step is not None and node.step.phase is record.phase else None
     pods = () if record.kind.is_in_place else has_to_leave(node)
     if not record.is_returning:  # whatever is declared by now, a node on its way back comes to its end first

@@ -141,7 +141,7 @@ def _go_on(
 
 
 def _write_again(node: NodeState, record: Record) -> Write:
-    is_out = record.phase is not Phase.CORDON and not record.phase.is_in_service and not record.kind.is_in_place
+    is_out = record.phase is not Phase.CORDON and record.is_out
     return Write(node.name, record, cordoned=True if is_out else None)
 
 

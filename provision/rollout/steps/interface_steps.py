@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from provision.apply.model import Assessment, Observer
     from provision.declaration.spec.model import GpuInterface
     from provision.rollout.decision.prepare import Prepared
+    from provision.rollout.decision.snapshot import NodeState
     from provision.rollout.model import Origin
     from provision.rollout.steps.node_steps import NodeSteps
 
@@ -85,5 +86,10 @@ def _needs_more(looked: Assessment) -> Failure | None:
 
 
 def apply_steps(steps: NodeSteps, prepared: Prepared) -> InterfaceSteps:
-    """Return the steps of an apply."""
-    return InterfaceSteps(steps, frozenset(state.name for state in prepared.states if state.kind.is_in_place))
+    """Return the steps of an apply; a node that is on its way back to an interface is no other's."""
+    return InterfaceSteps(steps, frozenset(state.name for state in prepared.states if _changes_over(state)))
+
+
+def _changes_over(state: NodeState) -> bool:
+    record = state.record if state.is_in_flight else None
+    return state.kind.is_in_place or (record is not None and record.kind.is_in_place and record.is_returning)

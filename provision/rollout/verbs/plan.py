@@ -224,7 +224,8 @@ def _goes_back_already(state: NodeState) -> bool:
 
 def _version_after(state: NodeState) -> str:
     record = state.record
-    return record.origin if record is not None and record.is_returning and state.is_in_flight else state.target
+    is_returning = record is not None and record.is_returning and not record.kind.is_in_place and state.is_in_flight
+    return record.origin if record is not None and is_returning else state.target
 
 
 def _refused(answer: NodeFacts | Failure, obstacle: str) -> tuple[Status, int, int, Failure]:
@@ -307,7 +308,7 @@ def _is_returning(record: Record, facts: NodeFacts) -> bool:
 
     Going back is then to come to the end of that: another `back` would lead one driver further.
     """
-    if not record.is_returning or record.phase.is_in_service:
+    if not record.is_returning or record.phase.is_in_service or record.kind.is_in_place:
         return False
     return record.phase is not Phase.FAILED or is_back(facts, Origin(record.origin, record.origin_change))
 
@@ -318,7 +319,7 @@ def _is_still_there(record: Record, facts: NodeFacts) -> bool:
     What it runs is what it is to have: a `back` would undo an earlier change. A `back` that was cut short itself is
     told by where it leads.
     """
-    if record.phase.is_in_service or record.target == facts.driver.back:
+    if record.phase.is_in_service or record.kind.is_in_place or record.target == facts.driver.back:
         return False
     return is_back(facts, Origin(record.origin, record.origin_change))
 

@@ -10,6 +10,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.originals imp
     Packages,
     remember_packages,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.removal.packages import RemovalError, plan_packages
 from ansible_collections.grapnel.node.plugins.module_utils.removal.plan import find_removal
 
 from tests.playbooks.removal.node import (
@@ -70,3 +71,12 @@ def test_an_engine_with_running_containers_is_refused(machine: Machine, engine: 
     machine.write("/proc/12/comm", "containerd-shim\n")
 
     assert "end them first" in find_removal(machine.host, ALL).problems[0]
+
+
+def test_a_database_of_packages_that_cannot_be_read_is_told(machine: Machine) -> None:
+    machine.write("/etc/os-release", 'ID="rocky"\nID_LIKE="rhel centos fedora"\n')
+    machine.write("/usr/bin/dnf", mode=0o755)
+    machine.teach("rpm", return_code=1, stderr="error: rpmdb: damaged header #1 retrieved\n")
+
+    with pytest.raises(RemovalError, match=r"which of containerd\.io are there: rpm's database is damaged"):
+        plan_packages(machine.host, "containerd", Packages(("containerd.io",)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from plugin.settings.node_config import parse_config
 from provision.apply.context import ApplyContext
 from provision.apply.converge import assess
 from provision.apply.declarations import Declarations
@@ -16,10 +17,12 @@ from provision.apply.model import Assessment
 from provision.apply.playbooks import Playbooks
 from provision.apply.runner import Event, RunFinished, RunRequest, RunStatus, TaskDone, TaskOutcome
 from provision.declaration.fleet.facts.node import AvailablePackage
+from provision.declaration.spec.model import GpuInterface
 from provision.planning.driver.packages import repository
 from provision.planning.driver.packages.catalogue import find_distribution
 from provision.planning.node_plan import Problem, Role, Roles
 from provision.planning.planner.drivers.choice import request_packages
+from provision.planning.render.node_config import render_node_config
 from tests.provision.apply.fakes import COLLECTION, Watcher
 from tests.provision.samples import as_json, edit_file, make_facts, make_stack, plan, replace
 
@@ -118,3 +121,17 @@ def test_what_else_would_be_done_is_shown_beside_a_branch_without_a_version(stac
     assert [problem.code for problem in answer.plan.problems] == ["branch-not-available"]
     assert {item.role for item in answer.plan.items} == {Role.RUNTIME, Role.NODE_DAEMON}
     assert answer.plan.roles == Roles()
+
+
+def test_what_only_one_interface_has_is_not_declared_with_the_other() -> None:
+    """The daemon refuses such a configuration, so that no way led back to the interface before."""
+    plugin = {"interface": "dra", "kubernetesApi": "/etc/kubernetes/kubelet.conf", "dynamicMig": True}
+    declarations = Declarations({"n1": make_stack(plugin=plugin)})
+
+    with declarations.with_interface("n1", GpuInterface.DEVICE_PLUGIN):
+        config = parse_config(render_node_config(declarations.stacks["n1"]), "node.json")
+        assert (config.interface, config.dynamic_mig) == ("devicePlugin", False)
+
+    with declarations.with_interface("n1", None):
+        assert declarations.stacks["n1"].plugin.dynamic_mig
+    assert declarations.stacks["n1"].plugin.dynamic_mig

@@ -17,7 +17,7 @@ from provision.cluster import LocalCluster, state_file_path
 from provision.declaration.fleet.sources import inventory_key
 from provision.rollout.errors import UnreachableError
 from provision.rollout.interface.standing import Members
-from provision.rollout.model import Phase
+from provision.rollout.model import ChangeKind, Phase
 from provision.rollout.status.model import Seen, StackSeen, StackTrouble, Tenant
 from tests.provision.contracts.schemas import CONTRACTS
 from tests.provision.rollout.fakes import MINUTE, NOON, record, view
@@ -289,6 +289,17 @@ def test_a_returned_node_is_not_said_to_be_out_of_service(capsys: pytest.Capture
 
     assert show(seen(view("n1", returned))) == 1
     assert "  n1  for 9m00s, was out of service for 1m00s\n" in read(capsys)
+
+
+@pytest.mark.parametrize("phase", [Phase.SWAP, Phase.FAILED, Phase.DONE, Phase.RETURNED])
+def test_a_node_that_changed_over_is_never_said_to_be_out_of_service(
+    phase: Phase, capsys: pytest.CaptureFixture[str]
+) -> None:
+    over = record(phase, began=NOW - 10 * MINUTE, since=NOW - MINUTE, kind=ChangeKind.INTERFACE)
+    show(seen(view("n1", over, is_cordoned=False)))
+    shown = read(capsys)
+    assert "for 1m00s" in shown
+    assert "out of service for" not in shown
 
 
 def test_why_one_node_waits_is_said_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:

@@ -122,6 +122,13 @@ SHARED = {
             id="less memory",
         ),
         pytest.param(
+            exactly(capacity={"requests": {"memory": "90e9"}}),
+            [node()],
+            [],
+            "n1: gpu-0: 80Gi of its 80Gi memory are left, and 87890625Ki are asked for",
+            id="less memory than an amount in another form",
+        ),
+        pytest.param(
             exactly(),
             [node()],
             [allocated("other", "gpu-0")],
@@ -232,6 +239,19 @@ def test_devices_that_do_not_go_together(constraint: dict[str, Any], why: str) -
     answer = explained(claim(exactly(count=2), constraints=[constraint]), node("n1", "gpu-0", "gpu-1", **roots))
 
     assert said(answer, "node")[0].startswith(why)
+
+
+@pytest.mark.parametrize("kind", ["matchAttribute", "distinctAttribute"])
+@pytest.mark.parametrize("name", ["gpu.nvidia.com/fabrics", "resource.kubernetes.io/pcieRoot"])
+def test_of_an_attribute_in_an_unknown_form_it_is_not_said_that_devices_do_not_go_together(
+    kind: str, name: str
+) -> None:
+    key = name.removeprefix("gpu.nvidia.com/")
+    lists = {f"gpu_{n}": {"attributes": {key: {"strings": ["a", "b"]}}} for n in range(2)}
+
+    answer = explained(claim(exactly(count=2), constraints=[{kind: name}]), node("n1", "gpu-0", "gpu-1", **lists))
+
+    assert said(answer, "node")[0].startswith("n1: devices fit")
 
 
 def test_requests_that_want_the_same_device_are_told_so() -> None:

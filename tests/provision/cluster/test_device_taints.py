@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
 from provision.cluster.kubernetes.api.client import Api
+from provision.cluster.kubernetes.cluster import KubernetesCluster
 from provision.cluster.kubernetes.objects.pods import Pod
 from provision.cluster.kubernetes.pods.evictions.device_taints import DeviceTaints, name_of, take_back
 from provision.cluster.kubernetes.pods.gpu_pods import node_pods, pod_use
-from provision.cluster.kubernetes.pods.pod_rules import pod_rules
+from provision.cluster.kubernetes.pods.pod_rules import PodRules, pod_rules
+from provision.cluster.machine import Machine
+from provision.rollout.errors import HeldError
 from provision.rollout.interface.cluster import EvictionOutcome
 from provision.rollout.model import GpuPod
 from tests.provision.cluster.fakes import Clock, answer, refusal
@@ -36,6 +40,7 @@ POD_OF_CLAIMS = msgspec.convert(
     },
     Pod,
 )
+WEB = {"matchLabels": {"app": "web"}}
 
 
 class Server:
@@ -68,10 +73,10 @@ class Server:
         return answer(200, {"items": list(self.stored.values())})
 
 
-def taints(server: Server, *, is_used: bool = True) -> DeviceTaints:
-    clock = Clock()
+def taints(server: Server, *, is_used: bool = True, clock: Clock | None = None) -> DeviceTaints:
+    clock = clock or Clock()
     api = Api(server, sleep=clock.sleep, clock=clock)  # type: ignore[arg-type] # no watch is asked for
-    return DeviceTaints(api, api, is_used=is_used)
+    return DeviceTaints(api, api, is_used=is_used, clock=clock)
 
 
 def test_all_gpus_of_the_node_are_tainted_once_until_it_is_in_service_again() -> None:
@@ -101,6 +106,59 @@ def test_a_process_that_follows_finds_the_rule_and_takes_back_those_of_nodes_in_
     assert list(server.stored) == [name_of("n1")]
     answered = after.ask(POD)
     assert answered is not None
+    assert list(server.stored) == [name_of("n1")]
+
+
+def test_a_rule_that_is_there_goes_with_its_node_s_upgrade_also_where_it_is_declared_no_longer() -> None:
+    server = Server()
+    taints(server).ask(POD)
+    taints(server).ask(replace(POD, node="n2"))
+    after = taints(server, is_used=False)
+
+    after.settle(lambda node: node == "n1")
+    assert list(server.stored) == [name_of("n1")]
+    assert after.ask(POD) is None, "pods are evicted by now"
+    after.end("n1")
+    assert server.stored == {}
+
+
+def test_a_rule_that_somebody_deletes_is_made_again() -> None:
+    server, clock = Server(), Clock()
+    made = taints(server, clock=clock)
+    made.ask(POD)
+    server.stored.clear()
+    clock.sleep(60.0)
+    made.ask(POD)
+    assert list(server.stored) == [name_of("n1")]
+
+
+def test_a_process_that_is_kept_out_takes_back_no_rule_of_the_one_at_work() -> None:
+    """It has seen the node before that one has taken it out of service."""
+
+    class Held(Server):
+        def send(self, sent: Request) -> Answered:
+            if sent.path == "/api/v1/nodes":
+                return answer(200, {"items": [{"metadata": {"name": "n1", "uid": "u", "resourceVersion": "7"}}]})
+            if sent.path.endswith("/selfsubjectaccessreviews"):
+                return answer(201, {"status": {"allowed": True}})
+            if "/leases" in sent.path:
+                now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+                spec = {"holderIdentity": "ann", "leaseDurationSeconds": 60, "renewTime": now, "acquireTime": now}
+                return answer(200, {"metadata": {"name": "l", "resourceVersion": "1"}, "spec": spec})
+            return super().send(sent)
+
+    server, clock = Held(), Clock()
+    api = Api(server, sleep=clock.sleep, clock=clock)  # type: ignore[arg-type] # no watch is asked for
+    other = KubernetesCluster(
+        api,
+        rules=PodRules(resources=frozenset({"nvidia.com/gpu"}), taints=True),
+        machines={"n1": Machine(hostname="n1")},
+    )
+    other.observe(["n1"])
+    taints(server).ask(POD)
+
+    with pytest.raises(HeldError), other.lease("ben"):
+        pass
     assert list(server.stored) == [name_of("n1")]
 
 
@@ -147,6 +205,51 @@ def test_where_a_pod_with_claims_is_left_alone_the_others_are_evicted() -> None:
     assert [pod.is_by_claims for pod in node_pods(found.values()).gpu] == [False] * 3
     del found["research"]
     assert [pod.is_by_claims for pod in node_pods(found.values()).gpu] == [True] * 2
+
+
+def test_where_a_pod_with_claims_is_to_be_replaced_first_the_others_are_evicted() -> None:
+    """The taint that another pod of the node is ended by would not wait for its replacement."""
+    drain = {"claims": "taint", "replaceFirst": {"podSelector": "app=serving", "namespaces": ["ml"]}}
+    rules = pod_rules([make_stack(rollout={"drain": drain})])
+    uses = [
+        pod_use(
+            msgspec.convert(
+                {
+                    "metadata": {"name": name, "namespace": "ml", "uid": name, "labels": {"app": name}},
+                    "spec": {"nodeName": "n1", "resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]},
+                },
+                Pod,
+            ),
+            rules,
+            lambda _namespace, _name: frozenset({"gpu.nvidia.com"}),
+        )
+        for name in ("serving", "batch")
+    ]
+    found = node_pods(use for use in uses if use is not None).gpu
+    assert [(pod.name, pod.is_replaced_first) for pod in found] == [("batch", False), ("serving", True)]
+    assert [pod.is_by_claims for pod in found] == [False] * 2
+
+
+@pytest.mark.parametrize(("is_served", "told"), [(True, []), (False, ["u1"])])
+def test_no_plan_says_that_a_pod_waits_for_a_budget_that_the_taint_does_not_ask(
+    *, is_served: bool, told: list[str]
+) -> None:
+    class Budgeted(Server):
+        def send(self, sent: Request) -> Answered:
+            if sent.path == "/apis/policy/v1/poddisruptionbudgets":
+                status = {"disruptionsAllowed": 0, "expectedPods": 1, "desiredHealthy": 1}
+                budget = {"metadata": {"name": "b", "namespace": "ml"}, "spec": {"selector": WEB}, "status": status}
+                return answer(200, {"items": [budget]})
+            if sent.path == "/api/v1/namespaces/ml/pods":
+                meta = {"name": "web", "namespace": "ml", "uid": "u1", "labels": WEB["matchLabels"]}
+                return answer(200, {"items": [{"metadata": meta, "spec": {"nodeName": "n1"}}]})
+            return super().send(sent)
+
+    clock = Clock()
+    api = Api(Budgeted(is_served=is_served), sleep=clock.sleep, clock=clock)  # type: ignore[arg-type] # no watch
+    rules = PodRules(resources=frozenset({"nvidia.com/gpu"}), taints=True)
+    cluster = KubernetesCluster(api, rules=rules, machines={"n1": Machine(hostname="n1")})
+    assert list(cluster.refusals([POD])) == told
 
 
 def test_a_name_of_any_node_is_one_of_an_object() -> None:

@@ -14,10 +14,18 @@ from provision.cluster.kubernetes.objects.claims import ResourceClaim
 from provision.cluster.kubernetes.objects.core import RuntimeClass
 from provision.cluster.kubernetes.objects.nodes import Node, Taint
 from provision.cluster.kubernetes.objects.pods import AskedPod, Toleration
-from provision.rollout.model import Phase, Record
+from provision.rollout.model import ChangeKind, Phase, Record
 from provision.rollout.status.model import NodeStatus
 from provision.rollout.status.reported import CLASS, Reported, Room, User
-from provision.rollout.status.situations import CORDONED, FAILED_IN, IDLE, SHORT_OF_GPUS, WORKING, Situation
+from provision.rollout.status.situations import (
+    CORDONED,
+    FAILED_IN,
+    FAILED_INTERFACE,
+    IDLE,
+    SHORT_OF_GPUS,
+    WORKING,
+    Situation,
+)
 from tests.provision.cluster.samples import NOW
 from tests.provision.cluster.test_devices_by_claims import claim
 
@@ -80,8 +88,8 @@ def node(
     return Candidate(msgspec.convert(whole, Node), status)
 
 
-def record(phase: Phase) -> Record:
-    return Record(phase=phase, target="570.1", origin="550.1", began=NOW, since=NOW)
+def record(phase: Phase, kind: ChangeKind = ChangeKind.DRIVER) -> Record:
+    return Record(phase=phase, target="570.1", origin="550.1", began=NOW, since=NOW, kind=kind)
 
 
 def explained(asked: AskedPod, *candidates: Candidate, **more: Any) -> PodReasons:
@@ -142,6 +150,11 @@ FAILED = FAILED_IN[Phase.SWAP]
             node(spec={"unschedulable": True}, situation=FAILED, record=record(Phase.FAILED), reason="gone"),
             ["out of service for its upgrade: failed in swap, gone"],
             id="failed",
+        ),
+        pytest.param(
+            node(situation=FAILED_INTERFACE, record=record(Phase.FAILED, kind=ChangeKind.INTERFACE)),
+            [],
+            id="in service while another interface failed",
         ),
         pytest.param(
             node(spec={"unschedulable": True}, situation=CORDONED, record=record(Phase.DONE)),

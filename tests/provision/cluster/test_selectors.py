@@ -30,6 +30,7 @@ TRUE = (
     f"!({GPU}.type == 'mig' || {GPU}.index < 3)",
     f"{GPU}.index >= 3 && {GPU}.index > -1 && {GPU}.isFast",
     f"{MEMORY}.compareTo(quantity('80Gi')) == 0 && {MEMORY}.isLessThan(quantity('100G'))",
+    f"{MEMORY}.isLessThan(quantity('1Pi')) && {MEMORY}.isGreaterThan(quantity('80e9'))",
     f"{GPU}.driverVersion.compareTo(semver('550.54.0')) > 0",
     f"{GPU}.candidate.isLessThan(semver('1.0.0')) && {GPU}.candidate.isGreaterThan(semver('1.0.0-rc.1'))",
     f"'type' in {GPU} && !('missing' in {GPU}) && !('x' in device.attributes['nowhere'])",
@@ -40,6 +41,7 @@ TRUE = (
     "r'\\d' == '\\\\d' || false",
 )
 FALSE = (
+    f"{MEMORY}.isGreaterThan(quantity('1P'))",
     f"{GPU}.type == 'mig'",
     f"{GPU}.missing == 'x' && false",
     f"{GPU}.type.contains('x') || {GPU}.type.endsWith('x')",
@@ -62,6 +64,12 @@ NOT_JUDGED = (
     "(" * 9000,
     "!" * 9000,
     "device" + ".a" * 4000,
+    "1" * 5000 + " == 1",
+    f"{GPU}.driverVersion.isLessThan(semver('{'1' * 5000}.0.0'))",
+    f"{GPU}.driverVersion.isLessThan(semver('1.0.0-{'1' * 5000}'))",
+    f"{GPU}.driverVersion.isLessThan(semver('0550.1.0'))",
+    f"['type'] in {GPU}",
+    f"{GPU} in device.attributes",
 )
 
 

@@ -146,6 +146,19 @@ def test_a_change_says_what_becomes_of_pods(before: dict[str, str], after: dict[
     assert plan(simulate_apply(facts, result), make_stack(plugin=after)).is_empty
 
 
+@pytest.mark.parametrize(
+    ("before", "after"), [(DRA, {**DRA, "dynamicMig": True}), ({**DRA, "dynamicMig": True}, DRA)], ids=["on", "off"]
+)
+def test_mig_devices_for_claims_are_no_other_interface_to_which_a_failure_would_lead_back(
+    before: dict[str, object], after: dict[str, object]
+) -> None:
+    result = plan(configured(make_stack(plugin=before)), make_stack(plugin=after))
+
+    (write,) = (item for item in result.items if item.target == NODE_CONFIG_PATH)
+    assert "MIG devices are made for claims" in write.reason
+    assert write.disruption is Disruption.NONE
+
+
 @pytest.mark.parametrize(("version", "is_restarted"), [("1.7.24", True), ("2.2.1", False)])
 def test_an_engine_that_takes_no_devices_is_told_to_and_restarts_for_it_once(
     version: str, *, is_restarted: bool

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.apply.gate import will_need_drain
 from provision.declaration.fleet.facts.node import (
     AvailablePackage,
     Engine,
@@ -188,6 +189,15 @@ def test_a_source_that_could_not_be_read_says_why() -> None:
     assert problem.hint.endswith(f"the package lists could not be refreshed: {refused}")
 
 
+def test_no_source_without_a_suite_is_written_which_apt_could_not_read() -> None:
+    facts = make_facts()
+    testing = replace(facts, node=replace(facts.node, os=OperatingSystem(id="debian", version_id="13")))
+
+    problem = only_problem(plan(testing, stack()))
+
+    assert problem.code == "engine-missing"
+
+
 def test_podman_is_a_systems_own() -> None:
     found = plan(rocky(), stack(source="distribution", repository=None, engine="podman"))
 
@@ -233,6 +243,21 @@ def test_an_engine_of_another_version_is_exchanged_out_of_service(
     assert found.roles.runtime.runtime_service == "containerd.service"
 
 
+def test_an_exchange_that_waits_for_the_package_source_is_in_the_plan_from_the_beginning() -> None:
+    """Else the node would serve as its source is written, and the apply end with what takes it out of service."""
+    wanted = stack(version="2.4.2")
+    facts = with_engine(rocky(), "2.2.1")
+
+    first = plan(facts, wanted)
+
+    (change,) = [item for item in first.items if item.target == "containerd.io"]
+    assert (change.action.value, change.to, change.deferred) == ("upgrade", None, True)
+    assert will_need_drain(first)
+    assert first.roles.runtime is not None
+    assert first.roles.runtime.runtime_packages == ()
+    assert [file.path for file in first.roles.runtime.runtime_sources] == [rpm_key_path("docker"), REPO]
+
+
 def test_an_engine_that_somebody_holds_is_not_exchanged() -> None:
     wanted = stack(version="2.4.2")
     facts = edit_package(with_engine(knowing(rocky(), wanted), "2.2.1"), "containerd.io", hold=True)
@@ -259,6 +284,33 @@ def test_an_engine_of_another_source_stays_and_is_told() -> None:
     assert [each.code for each in found.warnings] == ["engine-of-another-source"]
     assert REPO not in {item.target for item in found.items}
     assert only_problem(refused).code == "engine-of-another-source"
+
+
+@pytest.mark.parametrize(
+    ("facts", "has"),
+    [
+        pytest.param(with_engine(make_facts(), "2.2.1"), "containerd.io", id="of a source that was not declared"),
+        pytest.param(
+            replace(with_engine(make_facts(), "2.2.1"), packages={}),
+            "containerd 2.2.1 of no known package",
+            id="of no package",
+        ),
+        pytest.param(with_engine(rocky(), "2.2.1"), "containerd.io", id="of a system that has none"),
+    ],
+)
+def test_a_version_that_cannot_be_brought_is_told_and_one_that_is_there_is_no_matter(
+    facts: NodeFacts, has: str
+) -> None:
+    """Nothing of a plan is left undone without a word."""
+
+    def planned(version: str) -> NodePlan:
+        return plan(facts, make_stack(**ALONE, runtime={"entitlement": "env", "version": version}))
+
+    problem = only_problem(planned("2.4.2"))
+    assert problem.code == "engine-of-another-source"
+    assert f"n1 has {has}, and runtime.source distribution has " in problem.message
+    assert planned("2.2.1").problems == ()
+    assert planned("2.2.1").roles.runtime is not None
 
 
 def test_nobody_is_told_of_a_source_that_was_not_declared() -> None:

@@ -242,6 +242,11 @@ PAPER, LEFT = pod("paper", only_waited="kept"), pod("agent", stays="it is labell
             id="a budget is in the way",
         ),
         pytest.param(
+            state("n1", view("n1", gpu_pods=(pod("a", is_by_claims=True),))),
+            "evicts shop/a; where the cluster has taints of devices, one ends shop/a, whatever disruption budgets say",
+            id="a taint ends pods with claims",
+        ),
+        pytest.param(
             state("n1", view("n1", gpu_pods=(PAPER, pod("web-1")), jobs=(PAPER, pod("train")))),
             "waits for shop/paper (kept), shop/train; evicts shop/web-1",
             id="what is waited for",

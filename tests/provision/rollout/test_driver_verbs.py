@@ -13,9 +13,10 @@ from provision.apply.removal import Part
 from provision.apply.runner import RunFinished, RunStatus, TaskDone, TaskOutcome
 from provision.declaration.fleet.facts.driver import DriverRun, DriverState
 from provision.declaration.fleet.facts.node import Installation
+from provision.declaration.spec.model import GpuInterface
 from provision.rollout.adapters import Adapters
 from provision.rollout.interface.cluster import NodeProblem
-from provision.rollout.model import Phase
+from provision.rollout.model import ChangeKind, Phase
 from provision.rollout.verbs.driver_verbs import execute_verb, verb_steps
 from provision.rollout.verbs.plan import DriverVerb, VerbPlan, plan_verb
 from provision.rollout.verbs.removing import Removing
@@ -69,6 +70,28 @@ def test_a_node_goes_out_of_service_for_it(verb: AnyVerb, facts: NodeFacts, way:
     (state,) = planned.prepared.states
     assert planned.prepared.rollout == ("n1",)
     assert (state.origin, state.target) == way
+    assert state.is_disruptive
+    assert planned.settled == {}
+
+
+@pytest.mark.parametrize("phase", [Phase.SWAP, Phase.ROLLBACK, Phase.FAILED, Phase.RETURNED])
+def test_what_a_change_of_interface_left_is_no_driver_change_that_was_undone(phase: Phase) -> None:
+    """Its record has the driver that runs: nothing of it says that the node has its former driver again."""
+    left = record(
+        phase,
+        target=NEW,
+        origin=NEW,
+        origin_change=CHANGE,
+        kind=ChangeKind.INTERFACE,
+        interface=GpuInterface.DRA,
+        is_returning=phase is not Phase.SWAP,
+    )
+
+    stack = make_stack(driver={"version": NEW})
+    planned = plan_verb(BACK, {"n1": node_with()}, {"n1": stack}, {"n1": view("n1", record=left)})
+
+    (state,) = planned.prepared.states
+    assert (state.origin, state.target, planned.targets["n1"]) == (NEW, OLD, OLD)
     assert state.is_disruptive
     assert planned.settled == {}
 

@@ -17,13 +17,17 @@ from provision.cluster.kubernetes.notices import LIFECYCLE, Notice, conditions, 
 from provision.cluster.kubernetes.objects.nodes import Node
 from provision.declaration.spec.model import GpuInterface, Wave
 from provision.report.terminal import phase_words
+from provision.rollout.decision.advance import advance
 from provision.rollout.decision.order.membership import with_waves
 from provision.rollout.decision.outcome import results_of
 from provision.rollout.decision.policy import Policy, WavePolicy
+from provision.rollout.decision.prepare import Prepared
+from provision.rollout.decision.snapshot import Write
 from provision.rollout.interface.progress import PhaseEntered
 from provision.rollout.model import ChangeKind, NodeView, Phase
 from provision.rollout.step import StepOutcome
-from tests.provision.rollout.fakes import NEW, NOON, Clock, FakeCluster, make_engine, record, state
+from provision.rollout.steps.interface_steps import apply_steps
+from tests.provision.rollout.fakes import NEW, NOON, Clock, FakeCluster, make_engine, record, state, view
 from tests.provision.rollout.process import fleet, statuses
 from tests.provision.rollout.test_engine_cut_off import KilledError
 
@@ -276,3 +280,30 @@ def test_whatever_is_killed_the_next_apply_ends_with_every_node_as_declared(
         if lived:
             assert effect > 6
             return
+
+
+@pytest.mark.parametrize("phase", [Phase.SWAP, Phase.VERIFY, Phase.ROLLBACK])
+@pytest.mark.parametrize("kind", [ChangeKind.DRIVER, ChangeKind.REBOOT, ChangeKind.OTHER])
+def test_a_node_that_is_to_leave_service_by_now_is_drained_first_wherever_its_change_of_interface_is(
+    kind: ChangeKind, phase: Phase
+) -> None:
+    """Who does the other change knows nothing of interfaces: it would find the way back done, and verify a driver."""
+    left = record(phase, target=NEW, origin=NEW, kind=ChangeKind.INTERFACE, interface=DRA)
+
+    action, _held = advance(state("n1", view("n1", record=left), origin=NEW, kind=kind), left, NOON, NOON)
+
+    assert isinstance(action, Write)
+    assert (action.record.phase, action.record.kind, action.cordoned) == (Phase.DRAIN, kind, True)
+    assert not action.record.is_returning
+    assert action.record.interface is None
+
+
+def test_the_way_back_to_an_interface_is_never_run_as_that_to_a_driver() -> None:
+    """As where the plan of what is declared by now has a problem, so that the node cannot be changed otherwise."""
+    back = record(Phase.ROLLBACK, target=NEW, origin=NEW, kind=ChangeKind.INTERFACE, interface=DRA)
+    states = (
+        state("n1", view("n1", record=back), kind=ChangeKind.DRIVER, obstacle="no package source has 575.57.08"),
+        state("n2", kind=ChangeKind.DRIVER),
+    )
+    steps = apply_steps(None, Prepared(states=states))  # type: ignore[arg-type]  # no step is run
+    assert steps.changing == {"n1"}

@@ -119,7 +119,8 @@ def _install(host: Host, arrival: Arrival, service: Service, clock: Clock) -> No
     except PackageError as error:
         if error.is_unchanged:
             clear_restart(host, service.unit)
-        raise
+            raise
+        raise EnginePackageError(_give_back(host, back, service, clock, str(error))) from error
     except ConfigurationError as error:
         raise EnginePackageError(_give_back(host, back, service, clock, str(error))) from error
 

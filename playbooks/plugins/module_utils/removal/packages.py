@@ -126,7 +126,10 @@ def _purge(host: Host, plan: PackagePlan) -> None:
 
 def _installed(host: Host, names: Sequence[str]) -> tuple[str, ...]:
     if not _has_apt(host):
-        there = find_manager(host).installed(host, names)
+        try:
+            there = find_manager(host).installed(host, names)
+        except PackageError as error:
+            raise RemovalError(f"nobody can tell which of {', '.join(names)} are there: {error}") from error
         return tuple(name for name in names if name in there)
     return tuple(name for name in names if _has_state(host, name))
 

@@ -145,6 +145,8 @@ def _clash(constraints: Sequence[Constraint], found: Sequence[_Found]) -> str:
     for each in constraints:
         of = [one for one in found if not each.requests or {one.request, one.way} & set(each.requests)]
         name = each.match_attribute or each.distinct_attribute
+        if not all(one.is_known(name) for request in of for one in request.here.fitting):
+            continue
         values = {one.key: one.attribute(name) for request in of for one in request.here.fitting}
         if each.match_attribute:
             alike = [{key for key in values if values[key] == value} for value in set(values.values()) - {None}]

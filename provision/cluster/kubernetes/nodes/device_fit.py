@@ -16,7 +16,7 @@ from provision.cluster.kubernetes.nodes.fit import is_tolerated
 from provision.cluster.kubernetes.nodes.selectors import NotJudgedError, NotThereError, Seen, parse
 from provision.cluster.kubernetes.objects.nodes import Taint
 from provision.declaration.spec.text.excerpt import few
-from provision.declaration.spec.values.quantities import parse_quantity
+from provision.declaration.spec.values.quantities import read_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -78,6 +78,13 @@ class Published:
         """Return an attribute by its full name, None where it has none."""
         domain, _, own = name.rpartition("/")
         return self.seen.shown.get(name, self.seen.shown.get(own) if domain == self.driver else None)
+
+    def is_known(self, name: str) -> bool:
+        """Tell whether an attribute, by its full name, is in a form that is known here, or not there at all."""
+        domain, _, own = name.rpartition("/")
+        found = self.device.attributes
+        has = found.get(name) or (found.get(own) if domain == self.driver else None)
+        return has is None or has.value is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +294,7 @@ def _own(name: str, driver: str) -> str:
 
 
 def _number(quantity: str) -> Fraction:
-    return parse_quantity(quantity) or _NOTHING
+    return read_quantity(quantity) or _NOTHING
 
 
 def _shown(amount: Fraction) -> str:

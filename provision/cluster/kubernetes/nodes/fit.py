@@ -61,7 +61,7 @@ class Candidate:
     def is_out(self) -> bool:
         """Whether an upgrade has it out of service."""
         record = None if self.status is None else self.status.record
-        return record is not None and not record.phase.is_in_service
+        return record is not None and record.is_out
 
     @property
     def published(self) -> Mapping[str, Room]:

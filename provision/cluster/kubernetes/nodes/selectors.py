@@ -15,7 +15,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from provision.declaration.spec.values.quantities import parse_quantity
+from provision.declaration.spec.values.quantities import read_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,11 +29,12 @@ _DEEPEST: Final = 40  # of what stands within something else
 _LONGEST: Final = 500  # words and signs
 _WORDS: Final = {"true": True, "false": False}
 _TOKEN: Final = re.compile(
-    r"""\s*(?:(?P<text>[rR]?(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'))|(?P<number>[0-9]+)(?![0-9.eExXuU])"""
+    r"""\s*(?:(?P<text>[rR]?(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'))|(?P<number>[0-9]{1,19})(?![0-9.eExXuU])"""
     r"""|(?P<name>[A-Za-z_][A-Za-z0-9_]*)|(?P<sign>&&|\|\||[=!<>]=|[<>!()\[\].,-]))"""
 )
 _ESCAPE: Final = re.compile(r"\\(.)")
-_VERSION: Final = re.compile(r"([0-9]+)\.([0-9]+)\.([0-9]+)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?")
+_COUNT: Final = r"(0|[1-9][0-9]{0,18})"
+_VERSION: Final = re.compile(rf"{_COUNT}\.{_COUNT}\.{_COUNT}(?:-([0-9A-Za-z.-]{{1,64}}))?(?:\+[0-9A-Za-z.-]+)?")
 _ORDER: Final = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _IN_TEXT: Final[Mapping[str, Callable[[str, str], bool]]] = {
     "startsWith": str.startswith,
@@ -95,7 +96,7 @@ class Seen:
             attributes[domain or driver][own] = _value(attribute)
         for name, amount in device.capacity.items():
             domain, _, own = name.rpartition("/")
-            number = parse_quantity(amount.value)
+            number = read_quantity(amount.value)
             capacity[domain or driver][own] = None if number is None else Amount(number)
         shown = {name: amount.value for name, amount in device.capacity.items()}
         shown |= {name: str(each.value) for name, each in device.attributes.items() if each.value is not None}
@@ -288,7 +289,7 @@ class _Parser:
             return self._part(begin, lambda seen: _is_there(inner, seen), inner)
         text = _text_of(self._take("text"))
         self._needs(")")
-        number = parse_quantity(text) if name == "quantity" else None
+        number = read_quantity(text) if name == "quantity" else None
         if name == "semver":
             version = Version.parse(text)
             return self._part(begin, lambda _: version)
@@ -350,7 +351,7 @@ def _is_there(inner: Part, seen: Seen) -> bool:
 
 def _compared(sign: str, left: Any, right: Any) -> bool:
     if sign == "in":
-        if isinstance(right, dict):
+        if isinstance(right, dict) and isinstance(left, str):
             return left in right
         if not isinstance(right, list):
             raise NotJudgedError(sign)

@@ -90,10 +90,15 @@ def node_pods(uses: Iterable[PodUse]) -> NodePods:
 
 
 def _spared(pods: tuple[GpuPod, ...]) -> tuple[GpuPod, ...]:
-    """Return pods of a node, of which none is ended by a taint where one would be that is left alone: all have it."""
-    if not any(pod.is_by_claims and (pod.is_mirror_or_daemon or pod.stays or pod.only_waited) for pod in pods):
+    """Return pods of a node, of which none is ended by a taint where one would be that may not be yet: all have it."""
+    if not any(pod.is_by_claims and _has_time(pod) for pod in pods):
         return pods
     return tuple(replace(pod, is_by_claims=False) for pod in pods)
+
+
+def _has_time(pod: GpuPod) -> bool:
+    """Tell whether a pod is left alone, or leaves when something else has come first."""
+    return pod.is_mirror_or_daemon or bool(pod.stays or pod.only_waited) or pod.is_replaced_first
 
 
 def pod_use(pod: Pod, rules: PodRules, claims: Claims = unknown) -> PodUse | None:

@@ -55,20 +55,18 @@ def with_sources(
     One of another source stays as it is, and so does what the package manager knows: that is told.
     """
     found = find_package(facts, stack, engine)
-    if isinstance(found, Problem):
-        return part
-    if found.name not in facts.packages:
+    if isinstance(found, Problem) or found.name not in facts.packages:
         other = _other_package(facts, stack, engine, found)
-        if stack.runtime.version is not None:
+        if other and stack.runtime.version is not None:
             return replace(part, problems=(*part.problems, *other), variables=None)
         return replace(part, warnings=(*part.warnings, *other))
     sources = render_sources(facts, stack.runtime)
     part = replace(part, declared=replace(part.declared, files=(*part.declared.files, *sources)))
     writes = plan_files(facts, Role.RUNTIME, sources)
-    change = None if writes else _change(facts, stack, engine, found)
+    change = _change(facts, stack, engine, found, is_known=not writes)
     if isinstance(change, Problem):
         return replace(part, problems=(*part.problems, change), variables=None)
-    if change is not None and (locked := package_manager_problems(facts)):
+    if change is not None and not change.deferred and (locked := package_manager_problems(facts)):
         return replace(part, items=(change, *part.items), problems=(*part.problems, *locked), variables=None)
     items = (*writes, *([change] if change else []), *part.items)
     if part.problems or items == part.items:
@@ -107,12 +105,17 @@ def upstream_of(version: str) -> str:
     return match[1] if match else ""
 
 
-def _change(facts: NodeFacts, stack: StackSpec, engine: NodeEngine, package: EnginePackage) -> Item | Problem | None:
-    """Return what brings an engine that is there to its declared version; pods with GPUs leave first."""
+def _change(
+    facts: NodeFacts, stack: StackSpec, engine: NodeEngine, package: EnginePackage, *, is_known: bool
+) -> Item | Problem | None:
+    """Return what brings an engine that is there to its declared version; pods with GPUs leave first.
+
+    Where the package source is not known yet, to which package can be told only then.
+    """
     installed, declared = facts.packages[package.name].version, stack.runtime.version
     if declared is None or upstream_of(installed) == declared:
         return None
-    version = find_version(facts, stack, package)
+    version = find_version(facts, stack, package) if is_known else None
     if isinstance(version, Problem):
         return version
     if facts.packages[package.name].hold:
@@ -131,6 +134,7 @@ def _change(facts: NodeFacts, stack: StackSpec, engine: NodeEngine, package: Eng
         to=version,
         reason=f"declared {engine.name} is {declared}",
         disruption=Disruption.DRAIN if engine.service else Disruption.NONE,
+        deferred=not is_known,
     )
 
 
@@ -144,7 +148,8 @@ def find_package(facts: NodeFacts, stack: StackSpec, engine: NodeEngine) -> Engi
             hint="install the engine, or declare runtime.install: true",
         )
     package = engine.packages.get(source, {}).get(system)
-    if package is None:
+    is_unnamed = facts.package_manager.name == "apt" and not facts.node.os.codename  # by which apt finds a repository
+    if package is None or (is_unnamed and source is EngineSource.DOCKER):
         others = [each.value for each, of_source in engine.packages.items() if system in of_source]
         other = f"declare runtime.source: {' or '.join(others)}; or " if others else ""
         where = system if source is EngineSource.DISTRIBUTION else f"Docker's repository for {system}"
@@ -205,15 +210,25 @@ def _conflicts(facts: NodeFacts, package: EnginePackage) -> tuple[Problem, ...]:
 
 
 def _other_package(
-    facts: NodeFacts, stack: StackSpec, engine: NodeEngine, package: EnginePackage
+    facts: NodeFacts, stack: StackSpec, engine: NodeEngine, package: EnginePackage | Problem
 ) -> tuple[Problem, ...]:
-    there = sorted(engine.package_names & facts.packages.keys())
-    if not there or stack.runtime.source is EngineSource.DISTRIBUTION:  # which is the default, and nobody's word
+    """Say that an engine is of no package, or another one than the source has: no version of it can be brought."""
+    runtime, there = stack.runtime, sorted(engine.package_names & facts.packages.keys())
+    known = facts.engines.get(engine.name)
+    version = "" if known is None else known.version
+    is_default = runtime.source is EngineSource.DISTRIBUTION  # which is nobody's word
+    if runtime.version is None and (is_default or not there or isinstance(package, Problem)):
         return ()
+    if not runtime.install or (runtime.version is not None and upstream_of(version) == runtime.version):
+        return ()
+    has = ", ".join(there) or f"{engine.name} {version} of no known package"
+    offered = "no package of it" if isinstance(package, Problem) else package.name
+    leave = "" if runtime.version is None else ", or leave runtime.version out"
     other = Problem(
         code="engine-of-another-source",
-        message=f"{facts.node.hostname} has {', '.join(there)}, and runtime.source {stack.runtime.source.value} has "
-        f"{package.name}: the engine stays as it is",
-        hint="declare the source that it came from, or exchange the packages while no container runs on the node",
+        message=f"{facts.node.hostname} has {has}, and runtime.source {runtime.source.value} has {offered}: the engine "
+        "stays as it is",
+        hint="declare the source that it came from, or exchange the packages while no container runs on the node"
+        f"{leave}",
     )
     return (other,)

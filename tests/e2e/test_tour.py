@@ -93,7 +93,12 @@ def person(
     group["hosts"] = {name: group["hosts"][name] for name in (*tour.upgraded, tour.failing)}
     tmp_path.joinpath("inventory.yaml").unlink()
     tmp_path.joinpath("inventory.yaml").write_text(yaml.safe_dump(inventory))
+    beyond = [node.name for node in lab_nodes if node.engine == "crio"]  # a cluster has it only where it is asked for
+    for name in beyond:
+        cluster.kubectl(["cordon", name])
     yield Person(render_settings(cluster, tmp_path))
+    for name in beyond:
+        cluster.kubectl(["uncordon", name])
     cluster.kubectl(["delete", "-f", str(tmp_path / "serve.yaml"), "--ignore-not-found", "--wait"])
     heal(cluster.site.node(tour.failing))
     operator.converge_fleet()

@@ -88,14 +88,14 @@ def test_a_pod_that_waits_is_given_a_gpu_when_its_node_has_changed_over(stage: S
     needs_extended(stage)
     node = stage.make_node(pool="changes")
     stage.make_pod(node, gpus="4")
-    make_pod(stage, "waits", "changes", limits={GPU: "1"})
-    wait_until(lambda: is_decided(stage, "waits"), "the scheduler has looked at it")
-    assert not is_bound(stage, "waits")
+    make_pod(stage, "waits-for-dra", "changes", limits={GPU: "1"})
+    wait_until(lambda: is_decided(stage, "waits-for-dra"), "the scheduler has looked at it")
+    assert not is_bound(stage, "waits-for-dra")
 
     publish(stage, node, "gpu-0")
 
-    wait_until(lambda: is_bound(stage, "waits"), "it has a GPU by a claim")
-    assert "extendedResourceClaimStatus" in stage.get("pod", "waits")["status"]
+    wait_until(lambda: is_bound(stage, "waits-for-dra"), "it has a GPU by a claim")
+    assert "extendedResourceClaimStatus" in stage.get("pod", "waits-for-dra")["status"]
 
 
 def test_a_class_that_comes_late_serves_pods_that_wait_for_it(stage: Stage) -> None:

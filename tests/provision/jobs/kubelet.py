@@ -75,6 +75,7 @@ class FakeKubelet:
     started: list[str] = field(default_factory=list)
     secrets: list[dict[str, Any]] = field(default_factory=list)
     streams: int = 0
+    closed: int = 0  # streams that have ended
     cut_after: int = 0
     ended: dict[str, list[Line]] = field(default_factory=dict)  # logs of pods whose containers have ended, by name
     next_log: list[Line] = field(default_factory=list)  # of the pod after one that has ended
@@ -182,6 +183,12 @@ class FakeKubelet:
         """Answer a log that is followed, as long as the pod has not ended."""
         seal = self._seal(pod)
         self.streams += 1
+        try:
+            self._follow(connection, pod, seal)
+        finally:
+            self.closed += 1
+
+    def _follow(self, connection: Callable[[bytes], object], pod: str, seal: Seal) -> None:
         sent = 0
         while not self._over.is_set():
             log = self.ended.get(pod, self.log)

@@ -114,7 +114,7 @@ def test_a_container_that_is_restarted_tells_it_again(runner: JobRunner, kubelet
     kubelet.log, kubelet.is_open = lines("before")[:1], False
 
     def reboot() -> None:
-        wait_until(lambda: kubelet.streams > 0, "its log is read")
+        wait_until(lambda: kubelet.closed > 0, "its log has been read")
         kubelet.log, kubelet.is_open = lines("after"), True
 
     with kubelet.running(node):

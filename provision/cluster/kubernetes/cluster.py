@@ -23,10 +23,7 @@ from provision.cluster.kubernetes.nodes.marks import (
     render_withdrawal,
 )
 from provision.cluster.kubernetes.nodes.node_view import view_of
-from provision.cluster.kubernetes.nodes.others import (
-    EVERYTHING,
-    Asked,
-)
+from provision.cluster.kubernetes.nodes.others import EVERYTHING, Asked
 from provision.cluster.kubernetes.objects.nodes import Node
 from provision.cluster.kubernetes.objects.pods import Pod
 from provision.cluster.kubernetes.permissions import LEADER_NAME

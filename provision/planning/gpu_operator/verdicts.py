@@ -35,7 +35,10 @@ _DOMAINS: Final = (
     "grapnel serves no ComputeDomains: let NVIDIA's DRA driver go on for them, with resources.gpus.enabled=false"
 )
 _SHARES: Final = "`plugin.sharing` of the stack says how GPUs are shared, by claims as well: docs/dra.md"
-_BY_CLAIM: Final = "a claim cannot choose it yet: docs/dra.md says what is served of a claim's configuration"
+_BY_CLAIM: Final = "what a claim's GpuConfig asks for is served without a gate: docs/dra.md"
+_MADE: Final = (
+    "declare `plugin.dynamicMig: true`, and a `mig.layout` that has MIG mode on: GPUs that are not in it stay whole"
+)
 
 # Of the chart of NVIDIA's DRA driver (deployments/helm/dra-driver-nvidia-gpu/values.yaml, 0.5.0).
 _DRA_TABLE: Final = (
@@ -48,11 +51,11 @@ _DRA_TABLE: Final = (
     ("dra.resources.gpus.*", Verdict.COVERED, "GPUs are not given by claims"),
     ("dra.resources.computeDomains.*", Verdict.MISSING, _DOMAINS),
     ("dra.featureGates.NVMLDeviceHealthCheck", Verdict.COVERED, "the health of GPUs is always looked at"),
-    ("dra.featureGates.DynamicMIG", Verdict.MISSING, "`mig.layout` of the stack says how GPUs are divided"),
+    ("dra.featureGates.DynamicMIG", Verdict.MISSING, _MADE),
     ("dra.featureGates.PassthroughSupport", Verdict.MISSING, _VM),
     ("dra.featureGates.ConsumableShares", Verdict.MISSING, _SHARES),
-    ("dra.featureGates.TimeSlicingSettings", Verdict.MISSING, _BY_CLAIM),
-    ("dra.featureGates.MPSSupport", Verdict.MISSING, _BY_CLAIM),
+    ("dra.featureGates.TimeSlicingSettings", Verdict.COVERED, _BY_CLAIM),
+    ("dra.featureGates.MPSSupport", Verdict.COVERED, _BY_CLAIM),
     *(
         (f"dra.featureGates.{name}", Verdict.MISSING, _DOMAINS)
         for name in (

@@ -63,7 +63,7 @@ def test_beside_the_operator_its_device_plugin_that_is_off_is_claims() -> None:
             {"resources.computeDomains.enabled"},
         ),
         (
-            {"featureGates": {"DynamicMIG": True, "NVMLDeviceHealthCheck": True, "MPSSupport": False}},
+            {"featureGates": {"DynamicMIG": True, "NVMLDeviceHealthCheck": True, "MPSSupport": True}},
             BY_CLAIMS,
             {"featureGates.DynamicMIG", "resources.computeDomains.enabled"},
         ),
@@ -81,6 +81,11 @@ def test_a_value_is_carried_over_or_named(
     found = read(changed(CHART, changes))
     assert values(found) == {**expected, "driver.enabled": False, "runtime.adopt": True}
     assert set(missing(found)) == named
+
+
+def test_a_gate_of_mig_is_led_to_the_key_that_does_the_same() -> None:
+    found = read(changed(CHART, {"featureGates": {"DynamicMIG": True}}))
+    assert "plugin.dynamicMig: true" in missing(found)["featureGates.DynamicMIG"]
 
 
 def test_what_people_set_alone_is_recognised() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from plugin.base.errors import ClaimError, ClusterError
 from plugin.dra import messages as api
-from tests.plugin.dra.test_service import ONE, TWO, FakeNode, Room, claim
+from tests.plugin.dra.claim_room import ONE, TWO, FakeNode, Room, claim
 from tests.plugin.mps.node import until
 
 if TYPE_CHECKING:

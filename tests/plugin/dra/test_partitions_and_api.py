@@ -14,7 +14,7 @@ from plugin.devices.inventory import Device, Inventory
 from plugin.dra.keeper import SliceKeeper
 from plugin.dra.partitions import find_partitions
 from plugin.driver.mig_instances import CuttableGpu
-from tests.plugin.dra.test_partitions import PROFILES
+from tests.plugin.dra.cut_node import PROFILES
 from tests.plugin.fakes import gpu
 from tests.waiting import wait_until
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from tests.e2e.api import is_ready
 from tests.e2e.fleet import declare, look, other_version
 from tests.e2e.manifests import STAY, Manifest, container, deployment, pod
-from tests.e2e.operator import APPLY_TIMEOUT_S, ONE_AT_A_TIME
+from tests.e2e.operator import ONE_AT_A_TIME
 from tests.e2e.stage import DAEMON
 from tests.e2e.test_claims import CLASS, DRIVER, TEMPLATE, devices, prepared, suppress_conflict, template
 from tests.e2e.test_gpushare import KUBECONFIG
@@ -112,28 +111,8 @@ def semantic(version: str) -> str:
 
 
 def roll_back(operator: Operator, node: LabNode) -> None:
-    command = [
-        "grapnel",
-        "rollback",
-        "-i",
-        "inventory.yaml",
-        "--yes",
-        "--kubeconfig",
-        str(operator.kubeconfig),
-        node.name,
-    ]
-    done = subprocess.run(
-        command,
-        cwd=operator.folder,
-        env=operator.environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=APPLY_TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
+    done = operator.grapnel("rollback", "--yes", "--kubeconfig", str(operator.kubeconfig), node.name)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_fleet_changes_over_and_back_and_its_driver_is_changed_under_claims(

@@ -28,13 +28,16 @@ for node in /dev/nvidia*; do [ -c "$node" ] && echo "node $node"; done
 find /usr/lib /usr/lib64 -name 'libcuda.so*' -o -name 'libnvidia-ml.so*' 2>/dev/null | sed 's/^/library /'
 if command -v nvidia-smi >/dev/null; then echo "tool nvidia-smi"; nvidia-smi -L; fi
 """
-# ... and stays until it is told to end, which it does at once: a shell ignores TERM as process 1.
-STAY = f"{LOOK}\necho looked\ntrap 'exit 0' TERM\nwhile :; do sleep 3600 & wait; done\n"
+# ... and says when that is all: an engine tells of a container's end before all that it said is in the log.
+LOOKED = "looked"
+LOOK_ONCE = f"{LOOK.rstrip()} && echo {LOOKED}\n"
+# ... or stays until it is told to end, which it does at once: a shell ignores TERM as process 1.
+STAY = f"{LOOK}\necho {LOOKED}\ntrap 'exit 0' TERM\nwhile :; do sleep 3600 & wait; done\n"
 
 
 def container(
     name: str = "main",
-    script: str = LOOK,
+    script: str = LOOK_ONCE,
     *,
     image: str = SHELL,
     command: Sequence[str] = (),

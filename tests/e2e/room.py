@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kubernetes.client.exceptions import ApiException
 
 from tests.e2e.api import identities
+from tests.e2e.manifests import LOOKED
 from tests.e2e.sight import Sight, parse_sight
 from tests.e2e.waiting import TIMEOUT_S, wait_for
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from tests.e2e.stage import Stage
 
 ENDED = ("Succeeded", "Failed")
-LOOKED = "looked"
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,13 @@ class Room:
         return {name: self.ended(name) for name in names}
 
     def ended(self, name: str, *, timeout_s: float = TIMEOUT_S) -> Ended:
-        """Wait for the end of a pod."""
+        """Wait for the end of a pod and, where it has succeeded, for the last line of each container."""
         description = f"pod {name} has ended"
         pod = wait_for(description, lambda: self._in_phase(name, ENDED), timeout_s=timeout_s, evidence=self.evidence)
         containers = (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ()))
-        logs = {each.name: self.api.log(self.name, name, each.name) for each in containers}
-        return Ended(pod.status.phase, logs)
+        if pod.status.phase == "Succeeded":
+            return Ended(pod.status.phase, {each.name: self.whole_log(name, each.name) for each in containers})
+        return Ended(pod.status.phase, {each.name: self.api.log(self.name, name, each.name) for each in containers})
 
     def wait_running(self, names: Iterable[str], *, timeout_s: float = TIMEOUT_S) -> None:
         """Wait until pods run; one that ended instead is an error at once."""
@@ -92,8 +93,8 @@ class Room:
                 f"pod {name} runs", lambda name=name: self._runs(name), timeout_s=timeout_s, evidence=self.evidence
             )
 
-    def sight(self, name: str, container: str = "main") -> Sight:
-        """Return what a container that stays saw when it started."""
+    def whole_log(self, name: str, container: str = "main") -> str:
+        """Return what a container has printed, once its last line says that this is all."""
 
         def log() -> str | None:
             with suppress(ApiException):  # a container that has not started has no log
@@ -101,7 +102,11 @@ class Room:
                 return text if LOOKED in text.splitlines() else None
             return None
 
-        return parse_sight(wait_for(f"{name} has looked around", log, evidence=self.evidence))
+        return wait_for(f"{container} of {name} has looked around", log, evidence=self.evidence)
+
+    def sight(self, name: str, container: str = "main") -> Sight:
+        """Return what a container that stays saw when it started."""
+        return parse_sight(self.whole_log(name, container))
 
     def identities(self, name: str) -> dict[str, Identity]:
         """Return by what the pod's containers are known to be the same ones later."""

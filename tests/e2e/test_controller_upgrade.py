@@ -10,7 +10,7 @@ import pytest
 from tests.e2e import controller_image, daemonset, test_controller
 from tests.e2e.api import identities
 from tests.e2e.fleet import look, look_at_all
-from tests.e2e.manifests import STAY, TEST, container, deployment, disruption_budget, pod
+from tests.e2e.manifests import LOOKED, STAY, TEST, container, deployment, disruption_budget, pod
 from tests.e2e.stage import DAEMON
 from tests.e2e.test_controller import POOL, STACK, controller
 from tests.e2e.test_drain import TAKE, running
@@ -33,7 +33,7 @@ UPGRADE = "grapnel.dev/upgrade"
 NEXT_BRANCH = "550.163.01"  # which Debian 12 does not have: the nodes of the pools are of Debian 13
 IN_PODS = "in-pods"  # the stack whose node daemon is a pod
 WORKS = container(image=TEST, command=["gpu-test", "hold"], gpus=1)
-ASK_DRIVER = "nvidia-smi --query-gpu=driver_version --format=csv,noheader"
+ASK_DRIVER = f"nvidia-smi --query-gpu=driver_version --format=csv,noheader && echo {LOOKED}"
 ROLLOUT = {
     "maxUnavailable": 1,
     "soakMinutes": 0,
@@ -181,7 +181,7 @@ def put_in_use(room: Room, node: LabNode) -> None:
 def assert_offers(room: Room, stage: Stage, node: LabNode, version: str) -> None:
     """Hold a node to what a pod with a GPU finds, and to its label."""
     used = room.run(pod("after", container(script=ASK_DRIVER, gpus=1), node=node.name))
-    assert used["after"].logs["main"].split() == [version]
+    assert used["after"].logs["main"].split() == [version, LOOKED]
     labels = stage.api.node(node.name).metadata.labels
     assert labels["nvidia.com/cuda.driver-version.full"] == version
 

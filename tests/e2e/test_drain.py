@@ -56,7 +56,7 @@ def test_everything_that_uses_a_gpu_leaves_in_its_own_way(
     research.start(pod("paper", WORKS, node=node.name))
     room.wait_running(["train", "taker"])
     research.wait_running(["paper"])
-    wait_for("the taker has the GPU", lambda: "looked" in room.api.log(room.name, "taker", "main"))
+    room.whole_log("taker")  # it has the GPU
     web = wait_for("the Deployment's pod runs", lambda: running(room, "web"), evidence=room.evidence)
     agent = wait_for("the DaemonSet's pod runs", lambda: running(room, "agent"), evidence=room.evidence)
     declare(stage, lab_nodes, version, ROLLOUT.format(research=research.name))

@@ -107,7 +107,7 @@ def test_pods_are_placed_on_cards_and_annotated_with_those_that_they_were_given(
         cards = sorted((node, card) for node, card, _ in given.values())
         assert cards == sorted(2 * [(nodes[0].name, 1), (nodes[0].name, 2), (nodes[1].name, 3)])
         for name, (_, card, _) in given.items():
-            assert f"{INDEX}={card}" in room.api.log(room.name, name, "main").splitlines()
+            assert f"{INDEX}={card}" in room.whole_log(name).splitlines()
         room.start(asks("one-too-many", None, MEMORY, 2))  # a unit is left of each card
         told = wait_for("it is told why it waits", lambda: why_waiting(room.pod("one-too-many")))
         assert "no card has 2 free units" in told, told

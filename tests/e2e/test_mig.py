@@ -14,7 +14,6 @@ from lab.nodes import mig
 from lab.nvml import models
 from lab.nvml import state as nvml_state
 from tests.e2e.parts import WHOLE, asks, settings, wait_allocatable
-from tests.e2e.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -79,11 +78,7 @@ def numbered(minors: Mapping[str, int]) -> dict[str, str]:
 
 
 def seen(room: Room, name: str) -> dict[str, str]:
-    def log() -> list[str]:
-        lines = room.api.log(room.name, name, "main").splitlines()
-        return lines if "looked" in lines else []
-
-    words = (line.split() for line in wait_for(f"{name} has looked around", log, evidence=room.evidence))
+    words = (line.split() for line in room.whole_log(name).splitlines())
     return {word[1]: word[2] for word in words if word[0] == "node"}
 
 

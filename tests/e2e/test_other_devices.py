@@ -76,12 +76,7 @@ def plugged_in(node: LabNode) -> Iterator[None]:
 
 def seen(room: Room, name: str) -> dict[str, str]:
     """Return the nodes that a container has, with their minor numbers."""
-
-    def log() -> list[str]:
-        lines = room.api.log(room.name, name, "main").splitlines()
-        return lines if "looked" in lines else []
-
-    words = (line.split() for line in wait_for(f"{name} has looked around", log, evidence=room.evidence))
+    words = (line.split() for line in room.whole_log(name).splitlines())
     return {word[1]: word[2] for word in words if word[0] == "node"}
 
 
@@ -109,7 +104,7 @@ def test_pods_have_the_nodes_of_their_devices_and_no_others(
         assert seen(room, "fuse") == hexadecimal("fuse")
         assert seen(room, "licence-1") == seen(room, "licence-2") == {}
         (address,) = given["virtual"]
-        said = room.api.log(room.name, "virtual", "main").splitlines()
+        said = room.whole_log("virtual").splitlines()
         assert f"variable PCIDEVICE_NVIDIA_COM_MLNX_SRIOV_RDMA={address}" in said
         room.start(asks("too-many", node, LICENCE))
         wait_for("there is no third one", lambda: "Insufficient" in str(room.pod("too-many").status.conditions))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kubernetes.client.exceptions import ApiException
 
-from tests.e2e.room import LOOKED
+from tests.e2e.manifests import LOOKED
 from tests.e2e.sight import Sight, parse_sight
 from tests.e2e.visitors import VISITORS
 from tests.e2e.waiting import wait_for

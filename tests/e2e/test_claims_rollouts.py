@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.e2e.api import is_ready
-from tests.e2e.fleet import declare, look, other_version
+from tests.e2e.fleet import declare, look
 from tests.e2e.manifests import STAY, Manifest, container, deployment, pod
 from tests.e2e.operator import ONE_AT_A_TIME
 from tests.e2e.stage import DAEMON
 from tests.e2e.test_claims import CLASS, DRIVER, TEMPLATE, devices, prepared, suppress_conflict, template
+from tests.e2e.test_controller_upgrade import NEXT_BRANCH
 from tests.e2e.test_gpushare import KUBECONFIG
 from tests.e2e.test_upgrade import DRIVER_VERSION
 from tests.e2e.waiting import wait_for
@@ -119,7 +120,7 @@ def test_a_fleet_changes_over_and_back_and_its_driver_is_changed_under_claims(
     room: Room, stage: Stage, fleet: tuple[LabNode, ...], operator: Operator
 ) -> None:
     first, *others = fleet
-    version, other = first.module_version(), other_version(stage, fleet)
+    version, other = first.module_version(), NEXT_BRANCH
     room.start(pod("old", container(script=STAY, gpus=1), node=first.name))
     room.wait_running(["old"])
     identity = room.identities("old")

@@ -228,13 +228,26 @@ class ClaimService:
         while True:
             given_back = self._given_back
             try:
-                return _without_contradiction(claim, [self._choose(claim, result) for result in results])
+                devices = [self._choose(claim, result) for result in results]
+                return _without_contradiction(claim, self._numbered(claim, devices))
             except _StillHeld:
                 left_s = deadline - asyncio.get_running_loop().time()
                 if left_s <= 0:
                     raise
                 with suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(given_back.wait(), left_s)
+
+    def _numbered(self, claim: ClaimName, devices: list[PreparedDevice]) -> list[PreparedDevice]:
+        """Return devices whose parts of memory have names of their own, as a container may have several of one GPU."""
+        taken = {each.memory_part for holder, each in self._store.held() if holder != claim}
+        found = []
+        for device in devices:
+            each = device
+            while each.memory_bytes and each.memory_part in taken:
+                each = each._replace(memory_number=each.memory_number + 1)
+            taken.add(each.memory_part)
+            found.append(each)
+        return found
 
     def _choose(self, claim: ClaimName, result: Result) -> PreparedDevice:
         """Return the device of a result; raises ClaimError where it is not there, or somebody has it."""
@@ -355,7 +368,7 @@ def _device(prepared: PreparedDevice) -> api.Device:
     if prepared.sharing.mps is not None:
         names.append(mps_name(prepared.uuid))
     if prepared.memory_bytes:
-        names.append(memory_name(prepared.uuid, prepared.memory_bytes))
+        names.append(memory_name(prepared.memory_part))
     return api.Device(
         request_names=(prepared.request,),
         pool_name=prepared.pool,

@@ -42,6 +42,7 @@ _HEALTHY, _UNHEALTHY = 1, 2
 _TIMEOUT_S, _AGAIN_S = 60, 20.0  # what is not told again within the first is unknown to the kubelet
 _MAX_MESSAGE = 1000
 PATIENCE_S = 4.0  # the daemon has 10 s for an answer to the kubelet
+_API_S = 3.0  # of these, for what the API says of a claim that is prepared
 
 
 class _StillHeld(ClaimError):
@@ -181,12 +182,12 @@ class ClaimService:
             raise ClaimError(f"{claim} has a uid of no known form")
         known = self._store.find(claim.uid)
         try:
-            results = find_results(await asyncio.to_thread(self._read_claim, claim), claim, DRIVER)
+            results = await self._results(claim, None if known is None else _API_S)
         except ClusterError as error:
             is_of_claim = BAD_REQUEST <= error.status < BROKEN and error.status != TOO_MANY
             if known is None or is_of_claim:
                 raise
-            return await self._ready(known)  # the API server is away: what was prepared stays so
+            return await self._ready(known)  # the API server is away, or slow: what was prepared stays so
         if known is not None and _is_of(known, results) and self._is_shared_as(known, claim, results):
             return await self._ready(known)
         await self._node.look_again()
@@ -208,6 +209,14 @@ class ClaimService:
         self._node.changed()
         self._log.info("claim prepared", claim=str(claim), devices=",".join(each.uuid for each in record.devices))
         return record
+
+    async def _results(self, claim: ClaimName, patience_s: float | None) -> tuple[Result, ...]:
+        """Return what a claim was given; raises ClaimError, ClusterError."""
+        try:
+            document = await asyncio.wait_for(asyncio.to_thread(self._read_claim, claim), patience_s)
+        except asyncio.TimeoutError as error:
+            raise ClusterError(f"the api server does not say within {patience_s} s what {claim} has") from error
+        return find_results(document, claim, DRIVER)
 
     async def _ready(self, record: Record) -> Record:
         """Return the record of a claim with the devices that were made for it; raises ClaimError."""

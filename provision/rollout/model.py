@@ -280,7 +280,8 @@ class GpuPod:
     in words. ``only_waited`` is why it has to leave, but is never asked to. ``ending`` is how far a terminating one is.
     ``is_replaced_first``: its replacement has to be ready elsewhere before it leaves. ``created`` is when it was, None
     where that is not known; ``is_restarted``: it stays while a driver is exchanged, and is evicted afterwards.
-    ``node`` is its node, as the cluster calls it. ``is_by_claims``: it has its GPUs by claims, and taints end such.
+    ``node`` is its node, as the cluster calls it. ``is_by_claims``: it has its GPUs by claims, and a taint ends it.
+    ``tolerates_s`` is for how many seconds its claims tolerate that one, infinite where it is evicted instead.
     """
 
     namespace: str
@@ -296,6 +297,7 @@ class GpuPod:
     created: datetime | None = None
     is_restarted: bool = False
     is_by_claims: bool = False
+    tolerates_s: float = 0.0
     node: str = field(default="", compare=False)
 
     def __str__(self) -> str:

@@ -23,6 +23,7 @@ class Allocated(ApiObject, frozen=True, kw_only=True):
     device: str = ""
     admin_access: bool | None = None
     consumed_capacity: dict[str, str] = {}
+    tolerations: tuple[Toleration, ...] = ()
 
 
 class AllocatedDevices(ApiObject, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """Dispatches the command line. ``prestart`` comes first and without argparse: every container start pays for it.
 
-``limit`` is for containers of claims that have a part of a GPU's memory.
+``limit`` is for containers of claims that have a part of a GPU's memory: called once for each part, each with the sum.
 
 Exit status: 0 done, 1 expected failure, 2 usage, 70 a bug; other than 0 the runtime refuses the container.
 """
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 _CONFIG = "/etc/grapnel/hook.json"
+_LIMIT_USAGE = "usage: grapnel-hook limit UUID=BYTES [--part NUMBER] [--config FILE] < STATE"
 _PRESTART_USAGE = "usage: grapnel-hook prestart [--config FILE] [--root DIR] [--entitlement cdi|gpus] < STATE"
 
 
@@ -72,14 +73,19 @@ def _prestart(arguments: Sequence[str]) -> int:
 
 
 def _limit(arguments: Sequence[str]) -> int:
-    memory, options = arguments[:1], arguments[1:]
-    if not memory or (options and (options[0] != "--config" or len(options) != len(["--config", "FILE"]))):
-        _complain("usage: grapnel-hook limit UUID=BYTES [--config FILE] < STATE")
+    options = {"--config": _CONFIG, "--part": ""}
+    for index in range(1, len(arguments), 2):
+        if arguments[index] not in options or index + 1 == len(arguments):
+            _complain(_LIMIT_USAGE)
+            return EXIT_USAGE
+        options[arguments[index]] = arguments[index + 1]
+    if not arguments:
+        _complain(_LIMIT_USAGE)
         return EXIT_USAGE
 
     from runtime_hook.prestart import limit
 
-    limit(memory[0], options[1] if options else _CONFIG)
+    limit(arguments[0], options["--config"])
     return EXIT_OK
 
 

@@ -9,7 +9,7 @@ import os
 
 from runtime_hook.base.deadline import DEFAULT_TIMEOUT_S, Deadline
 from runtime_hook.decision import Refused, decide
-from runtime_hook.inputs.bundle import read_container, read_state
+from runtime_hook.inputs.bundle import read_container, read_limit_calls, read_state
 from runtime_hook.inputs.config import CONFIG_PATH, HookConfig, load_config, with_changes
 from runtime_hook.request.claim import Nothing
 
@@ -84,11 +84,12 @@ def limit(memory: str, config_path: str, stdin: int = 0) -> None:
     config = load_config(config_path)
     state = read_state(stdin)
     from runtime_hook.audit import describe_refusal, report
-    from runtime_hook.container.memorylimit import TIMEOUT_S, limit_memory, socket_beside
+    from runtime_hook.container.memorylimit import TIMEOUT_S, limit_memory, socket_beside, sum_of_parts
 
     fields = {"container": state.id, "source": "claim", "memory": memory}
     try:
         timeout_s = min(TIMEOUT_S, config.timeout_s / 2)
+        fields["memory"] = memory = sum_of_parts(memory, read_limit_calls(state))
         notes = limit_memory(socket_beside(config.inventory_path), state, memory, timeout_s)
     except Exception as refusal:
         report(config.log, "refused", {**fields, "reason": describe_refusal(refusal)})

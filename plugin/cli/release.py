@@ -28,6 +28,7 @@ from plugin.dra.partitions import without_partitions
 from plugin.dra.store import read_partitions
 from plugin.driver.cuda_probe.runner import find_libcuda
 from plugin.driver.nvml.loading.root import HOST
+from plugin.driver.topology.sysfs import has_gpu
 from plugin.settings.load import Invocation, load
 from plugin.settings.node_config import find_config
 from plugin.system.bounded import call_within
@@ -202,7 +203,7 @@ def resume_node(config_path: Path | None, *, timeout_s: float, as_json: bool) ->
 def show_offered(config_path: Path | None, *, timeout_s: float, as_json: bool) -> int:
     """Wait until pods can be given the GPUs as node.json says, by whichever interface; returns 3 where they cannot.
 
-    A GPU that a pod has by the other interface is no reason to wait.
+    A GPU that a pod has by the other interface is no reason to wait, nor is one that is ill, nor that there is none.
     """
     config, deadline = load(Invocation(config_path, {}, os.environ)).config, _Deadline(timeout_s)
     while True:
@@ -229,6 +230,10 @@ def _why_not_offered(config: NodeConfig, answer: Mapping[str, Any]) -> list[str]
         return ["the GPUs are out of service: grapnel-node resume"]
     if answer.get("interface") != config.interface:
         return [f"the daemon gives GPUs by {answer.get('interface')}, and node.json says {config.interface}"]
+    gpus = list(map(parse_gpu, answer.get("gpus", [])))
+    if not gpus and not has_gpu(config.sys_root):
+        return []
     if waits := list(map(str, answer.get("waits", []))):
         return waits
-    return [] if answer.get("offered") or answer.get("held") else ["no GPU is offered"]
+    could_be = not answer.get("offered") and not answer.get("held") and any(not gpu.unhealthy for gpu in gpus)
+    return ["no GPU is offered"] if could_be else []

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from plugin.devices.allocation.answer import Mount
     from plugin.devices.inventory import ControlNode
     from plugin.dra.devices import DraDevice
+    from plugin.kubelet.cdi_names import MemoryPart
 
     Json = dict[str, Any]
 
@@ -49,9 +50,10 @@ class Hook(NamedTuple):
             "timeout": int(self.timeout_s) + _MARGIN_S,
         }
 
-    def limit(self, uuid: str, memory_bytes: int) -> Json:
-        """Return its call that has a container's memory limited."""
-        return self.call("limit", render_memory({uuid: memory_bytes}, is_required=self.is_limit_required))
+    def limit(self, part: MemoryPart) -> Json:
+        """Return its call that has a container's memory limited: to the sum of all of its parts of that GPU."""
+        memory = render_memory({part.uuid: part.memory_bytes}, is_required=self.is_limit_required)
+        return self.call("limit", memory, *(("--part", str(part.number)) if part.number else ()))
 
 
 def render_cdi(
@@ -59,11 +61,11 @@ def render_cdi(
     control: Iterable[ControlNode],
     hook: Hook,
     mps_root: Path,
-    memory: Iterable[tuple[str, int]] = (),
+    memory: Iterable[MemoryPart] = (),
 ) -> Json:
     """Return the file's content. There has to be a device, else it is not valid.
 
-    `memory` are the amounts that claims have of GPUs, by UUID.
+    `memory` are the parts that claims have of GPUs' memory.
     """
     found = tuple(devices)
     nodes = {each.uuid: [_node(*pair) for pair in each.nodes] for each in found}
@@ -79,7 +81,7 @@ def render_cdi(
             ),
             *_clients(found, mps_root),
             *(
-                {"name": memory_name(*each), "containerEdits": {"hooks": [hook.limit(*each)]}}
+                {"name": memory_name(each), "containerEdits": {"hooks": [hook.limit(each)]}}
                 for each in sorted(set(memory))
             ),
         ],

@@ -1,8 +1,12 @@
-"""Asks the API server, one call at a time, on a connection that is kept for the next call. In any thread."""
+"""Asks the API server, one call at a time, on a connection that is kept for the next call. In any thread.
+
+Who waits for a call that gets no answer gets none either: while the server is away, all that ask wait for one of them.
+"""
 
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from plugin.base.errors import ClusterError
@@ -28,19 +32,20 @@ class ClusterApi:
         self._lock = threading.Lock()
         self._connection: Connection | None = None
         self._is_closed = False
+        self._failed_s, self._failure = 0.0, ClusterError("")  # when a call got no answer last, and why
 
     def ask(self, request: Request) -> dict[str, Any]:
         """Return the object of a success; raises ClusterError."""
+        asked_s = time.monotonic()
         with self._lock:
-            is_kept = self._connection is not None
+            if asked_s < self._failed_s:
+                raise ClusterError(self._failure.message, self._failure.hint)
             try:
-                return self._ask(request)
+                return self._ask_again(request)
             except ClusterError as error:
-                # A connection that was idle may have been closed meanwhile: nothing was asked then. Our writes can be
-                # made twice: they name a version, or an object that is there already.
-                if error.status or not is_kept:
-                    raise
-                return self._ask(request)
+                if not error.status:
+                    self._failed_s, self._failure = time.monotonic(), error
+                raise
             finally:
                 if self._is_closed:
                     self._hang_up()
@@ -59,6 +64,17 @@ class ClusterApi:
                 self._hang_up()
             finally:
                 self._lock.release()
+
+    def _ask_again(self, request: Request) -> dict[str, Any]:
+        is_kept = self._connection is not None
+        try:
+            return self._ask(request)
+        except ClusterError as error:
+            # A connection that was idle may have been closed meanwhile: nothing was asked then. Our writes can be made
+            # twice: they name a version, or an object that is there already.
+            if error.status or not is_kept:
+                raise
+            return self._ask(request)
 
     def _ask(self, request: Request) -> dict[str, Any]:
         if self._is_closed:

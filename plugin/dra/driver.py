@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from plugin.dra.devices import DraDevice, Share
     from plugin.dra.instances import Instances
     from plugin.dra.store import PreparedDevice, Published, Record
+    from plugin.kubelet.cdi_names import MemoryPart
     from plugin.settings.node_config import NodeConfig
 
 _TOPIC_CDI = "cdi file of claims"
@@ -112,9 +113,9 @@ class Driver:
         return [each.device for _, each in self.store.held()]
 
     @property
-    def memory(self) -> frozenset[tuple[str, int]]:
-        """The amounts of memory that claims have of GPUs, in bytes by UUID."""
-        return frozenset((each.uuid, each.memory_bytes) for _, each in self.store.held() if each.memory_bytes)
+    def memory(self) -> frozenset[MemoryPart]:
+        """The parts that claims have of GPUs' memory."""
+        return frozenset(each.memory_part for _, each in self.store.held() if each.memory_bytes)
 
     @property
     def has_claims(self) -> bool:

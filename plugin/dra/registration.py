@@ -124,6 +124,7 @@ class Registration:
         self._report(problem)
 
     async def _get_info(self, _request: InfoRequest) -> PluginInfo:
+        self._is_taken = False  # another kubelet than the one before: it has yet to say so
         # The kubelet takes the first that it knows of each kind.
         return PluginInfo(type="DRAPlugin", name=DRIVER, supported_versions=(*PLUGIN_SERVICES, *HEALTH_SERVICES))
 

@@ -42,6 +42,7 @@ _HEALTHY, _UNHEALTHY = 1, 2
 _TIMEOUT_S, _AGAIN_S = 60, 20.0  # what is not told again within the first is unknown to the kubelet
 _MAX_MESSAGE = 1000
 PATIENCE_S = 4.0  # the daemon has 10 s for an answer to the kubelet
+_API_S = 3.0  # of these, for what the API says of a claim that is prepared
 
 
 class _StillHeld(ClaimError):
@@ -181,12 +182,12 @@ class ClaimService:
             raise ClaimError(f"{claim} has a uid of no known form")
         known = self._store.find(claim.uid)
         try:
-            results = find_results(await asyncio.to_thread(self._read_claim, claim), claim, DRIVER)
+            results = await self._results(claim, None if known is None else _API_S)
         except ClusterError as error:
             is_of_claim = BAD_REQUEST <= error.status < BROKEN and error.status != TOO_MANY
             if known is None or is_of_claim:
                 raise
-            return await self._ready(known)  # the API server is away: what was prepared stays so
+            return await self._ready(known)  # the API server is away, or slow: what was prepared stays so
         if known is not None and _is_of(known, results) and self._is_shared_as(known, claim, results):
             return await self._ready(known)
         await self._node.look_again()
@@ -209,6 +210,14 @@ class ClaimService:
         self._log.info("claim prepared", claim=str(claim), devices=",".join(each.uuid for each in record.devices))
         return record
 
+    async def _results(self, claim: ClaimName, patience_s: float | None) -> tuple[Result, ...]:
+        """Return what a claim was given; raises ClaimError, ClusterError."""
+        try:
+            document = await asyncio.wait_for(asyncio.to_thread(self._read_claim, claim), patience_s)
+        except asyncio.TimeoutError as error:
+            raise ClusterError(f"the api server does not say within {patience_s} s what {claim} has") from error
+        return find_results(document, claim, DRIVER)
+
     async def _ready(self, record: Record) -> Record:
         """Return the record of a claim with the devices that were made for it; raises ClaimError."""
         made = await self._node.ready(record)
@@ -228,13 +237,26 @@ class ClaimService:
         while True:
             given_back = self._given_back
             try:
-                return _without_contradiction(claim, [self._choose(claim, result) for result in results])
+                devices = [self._choose(claim, result) for result in results]
+                return _without_contradiction(claim, self._numbered(claim, devices))
             except _StillHeld:
                 left_s = deadline - asyncio.get_running_loop().time()
                 if left_s <= 0:
                     raise
                 with suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(given_back.wait(), left_s)
+
+    def _numbered(self, claim: ClaimName, devices: list[PreparedDevice]) -> list[PreparedDevice]:
+        """Return devices whose parts of memory have names of their own, as a container may have several of one GPU."""
+        taken = {each.memory_part for holder, each in self._store.held() if holder != claim}
+        found = []
+        for device in devices:
+            each = device
+            while each.memory_bytes and each.memory_part in taken:
+                each = each._replace(memory_number=each.memory_number + 1)
+            taken.add(each.memory_part)
+            found.append(each)
+        return found
 
     def _choose(self, claim: ClaimName, result: Result) -> PreparedDevice:
         """Return the device of a result; raises ClaimError where it is not there, or somebody has it."""
@@ -355,7 +377,7 @@ def _device(prepared: PreparedDevice) -> api.Device:
     if prepared.sharing.mps is not None:
         names.append(mps_name(prepared.uuid))
     if prepared.memory_bytes:
-        names.append(memory_name(prepared.uuid, prepared.memory_bytes))
+        names.append(memory_name(prepared.memory_part))
     return api.Device(
         request_names=(prepared.request,),
         pool_name=prepared.pool,

@@ -16,6 +16,7 @@ from plugin.base.errors import ClaimError, MigError
 from plugin.dra.claims import ClaimName
 from plugin.dra.configs import AS_IT_IS, parse_recorded
 from plugin.dra.partitions import is_partition
+from plugin.kubelet.cdi_names import MemoryPart
 from plugin.system.durable import flush_folder, read_bounded, replace_file
 
 if TYPE_CHECKING:
@@ -47,6 +48,12 @@ class PreparedDevice(NamedTuple):
     shares: int = 1
     sharing: DeviceConfig = AS_IT_IS
     memory_bytes: int = 0  # what it has of a device whose memory is shared
+    memory_number: int = 0  # tells it from other parts of that size of the same device
+
+    @property
+    def memory_part(self) -> MemoryPart:
+        """The part of its device's memory, of one whose memory is shared."""
+        return MemoryPart(self.uuid, self.memory_bytes, self.memory_number)
 
 
 class Record(NamedTuple):
@@ -75,6 +82,7 @@ def render_record(record: Record) -> str:
             "shareId": each.share_id,
             "shares": each.shares,
             **({"memoryBytes": each.memory_bytes} if each.memory_bytes else {}),
+            **({"memoryNumber": each.memory_number} if each.memory_number else {}),
             **({} if each.sharing == AS_IT_IS else {"sharing": each.sharing.to_json()}),
         }
         for each in record.devices
@@ -106,6 +114,7 @@ def _device(row: Mapping[str, object]) -> PreparedDevice:
         member(row, "shares", whole(1)),
         member(row, "sharing", parse_recorded, AS_IT_IS),
         member(row, "memoryBytes", whole(1), 0),
+        member(row, "memoryNumber", whole(1), 0),
     )
 
 

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 KIND = "grapnel.dev/gpu"
 _OLD_MIG = "MIG-GPU-"
 _MPS, _MEMORY = "mps-", "memory-"
 _DIGITS = 15  # of an amount: far more than any GPU has
+
+
+class MemoryPart(NamedTuple):
+    """So many bytes of a GPU's memory. `number` tells parts of one size apart: engines add each name once."""
+
+    uuid: str
+    memory_bytes: int
+    number: int = 0
 
 
 def device_name(uuid: str) -> str:
@@ -18,16 +28,22 @@ def mps_name(uuid: str) -> str:
     return f"{_MPS}{uuid}"
 
 
-def memory_name(uuid: str, memory_bytes: int) -> str:
-    """Return what stands for the UUID of a GPU of whose memory a container has so much."""
-    return f"{_MEMORY}{memory_bytes}-{uuid}"
+def memory_name(part: MemoryPart) -> str:
+    """Return what stands for the UUID of a GPU of whose memory a container has this part."""
+    number = f".{part.number}" if part.number else ""
+    return f"{_MEMORY}{part.memory_bytes}{number}-{part.uuid}"
 
 
-def memory_of(name: str) -> tuple[str, int] | None:
-    """Return the UUID and the bytes of a qualified name of an amount of memory, None for another name."""
-    size, _, uuid = name.removeprefix(f"{KIND}={_MEMORY}").partition("-")
-    is_amount = name.startswith(f"{KIND}={_MEMORY}") and size.isascii() and size.isdecimal() and len(size) <= _DIGITS
-    return (uuid, int(size)) if is_amount and uuid else None
+def memory_of(name: str) -> MemoryPart | None:
+    """Return which part of a GPU's memory a qualified name stands for, None for another name."""
+    amount, _, uuid = name.removeprefix(f"{KIND}={_MEMORY}").partition("-")
+    size, _, number = amount.partition(".")
+    is_amount = name.startswith(f"{KIND}={_MEMORY}") and _is_number(size) and _is_number(number or "0")
+    return MemoryPart(uuid, int(size), int(number or "0")) if is_amount and uuid else None
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= _DIGITS
 
 
 def qualified(uuid: str) -> str:

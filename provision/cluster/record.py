@@ -69,6 +69,7 @@ class RecordDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     boot: Boot = ""
     interface: GpuInterface | None = None
     back_for: Who = ""
+    upgraded_from: str = ""
 
     def __post_init__(self) -> None:
         for moment in (self.began, self.since):
@@ -103,6 +104,7 @@ def document_of(record: Record) -> RecordDocument:
         boot=record.boot,
         interface=record.interface,
         back_for=_presentable(record.back_for)[:MAX_WHO],
+        upgraded_from=record.upgraded_from,
     )
 
 
@@ -132,6 +134,7 @@ def record_of(document: RecordDocument) -> Record:
         boot=document.boot,
         interface=document.interface if document.kind is ChangeKind.INTERFACE else None,
         back_for=document.back_for,
+        upgraded_from=document.upgraded_from,
     )
 
 

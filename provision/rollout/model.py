@@ -112,8 +112,8 @@ class Record:
     ``back_for`` is who wants the node to have its former driver again, until it has: a controller brings that about.
 
     ``kind`` is what the node is out of service for. For a reboot, ``boot`` names the boot that is to end: whoever goes
-    on reboots the node only while it still is in that one. Such a record keeps the versions of the upgrade before it.
-    So does that of another ``interface``, which is the one that the node is to have.
+    on reboots the node only while it still is in that one. For another ``interface``, it is the one that the node is to
+    have. ``upgraded_from`` is what the node had before its last upgrade, in the record of a change that kept it.
     """
 
     phase: Phase
@@ -139,6 +139,12 @@ class Record:
     boot: str = ""
     interface: GpuInterface | None = None
     back_for: str = ""
+    upgraded_from: str = ""
+
+    @property
+    def before_upgrade(self) -> str:
+        """What the node had before its last upgrade, "" for no driver."""
+        return self.upgraded_from or self.origin
 
     @property
     def is_called_off(self) -> bool:
@@ -231,6 +237,7 @@ class Record:
             boot=self.boot,
             interface=self.interface,
             back_for="" if phase.is_over else self.back_for,
+            upgraded_from=self.upgraded_from,
         )
 
     def sent_back(self, upgraded_to: str, who: str, now: datetime) -> Record:
@@ -273,7 +280,8 @@ class GpuPod:
     in words. ``only_waited`` is why it has to leave, but is never asked to. ``ending`` is how far a terminating one is.
     ``is_replaced_first``: its replacement has to be ready elsewhere before it leaves. ``created`` is when it was, None
     where that is not known; ``is_restarted``: it stays while a driver is exchanged, and is evicted afterwards.
-    ``node`` is its node, as the cluster calls it. ``is_by_claims``: it has its GPUs by claims, and taints end such.
+    ``node`` is its node, as the cluster calls it. ``is_by_claims``: it has its GPUs by claims, and a taint ends it.
+    ``tolerates_s`` is for how many seconds its claims tolerate that one, infinite where it is evicted instead.
     """
 
     namespace: str
@@ -289,6 +297,7 @@ class GpuPod:
     created: datetime | None = None
     is_restarted: bool = False
     is_by_claims: bool = False
+    tolerates_s: float = 0.0
     node: str = field(default="", compare=False)
 
     def __str__(self) -> str:

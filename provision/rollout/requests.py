@@ -130,7 +130,7 @@ def send_back(found: Found, who: str, controller: str) -> RequestResult:
         return RequestResult(words=(f"has its former driver already ({record.origin or 'none'})",))
     if record.back_for:
         return RequestResult(words=(f"is to go back already: {record.back_for} asked for it",))
-    before = f" ({record.origin or 'none'})" if record.phase is Phase.DONE else ""  # else it may have that already
+    before = f" ({record.before_upgrade or 'none'})" if record.phase is Phase.DONE else ""  # else it may have it by now
     words = (
         f"is taken out of service and returned to the driver before{before} by the controller ({controller}): "
         f"`grapnel status {view.name}` shows how far it is"

@@ -19,7 +19,7 @@ from runtime_hook.base.reading import describe_error
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from runtime_hook.inputs.bundle import OciState
 else:
@@ -40,6 +40,16 @@ _HINT = "see: journalctl -u grapnel-node"
 def socket_beside(inventory_path: str) -> str:
     """Return where the daemon listens: in the folder of the inventory."""
     return os.path.join(os.path.dirname(inventory_path), SOCKET_NAME)
+
+
+def sum_of_parts(memory: str, calls: Iterable[tuple[str, ...]]) -> str:
+    """Return what a container may have of a GPU: the sum of its parts, each of which has a call of its own.
+
+    ``memory`` is the part of this call; ``calls`` are the arguments of all, of any GPU. The daemon doubts the sum.
+    """
+    gpu, _, _ = memory.partition("=")
+    sizes = [size for uuid, _, size in (call[0].partition("=") for call in set(calls)) if uuid == gpu]
+    return f"{gpu}={sum(map(int, sizes))}" if sizes and all(size.isdecimal() for size in sizes) else memory
 
 
 def limit_memory(path: str, state: OciState, memory: str, timeout_s: float = TIMEOUT_S) -> tuple[str, ...]:

@@ -140,15 +140,27 @@ def read_container(state: OciState, engine_user: int | None = None) -> Container
     crun (1.8 to 1.29 at least; containers/crun pull request 2263) reports its working directory as the bundle, and
     has left it for ``/`` by the time of its hooks where the container has a user namespace and devices.
     """
-    bundle = state.bundle
-    if bundle == _NO_BUNDLE:
-        from runtime_hook.inputs.runtimecall import find_bundle, read_runtime_call
-
-        bundle = find_bundle(read_runtime_call(), state.id)
+    bundle = _find_bundle(state)
     container = read_container_file(f"{bundle}/config.json", bundle, engine_user)
     if bundle != state.bundle and container.rootfs != os.path.join(bundle, state.root):
         raise StateError(f"{bundle}/config.json is about the root {container.rootfs}, the runtime about {state.root}")
     return _with_restore(container) if _may_be_a_checkpoints(container) else container
+
+
+def read_limit_calls(state: OciState) -> tuple[tuple[str, ...], ...]:
+    """Return the arguments of each call of ``grapnel-hook limit`` that the engine took from our CDI file."""
+    path = f"{_find_bundle(state)}/config.json"
+    hooks = Document(_read_json(path), path, StateError).child("hooks").children("createRuntime")
+    calls = (entry.texts("args") for entry in hooks if _is_ours(entry))
+    return tuple(tuple(call[2:]) for call in calls if call[1:2] == ["limit"] and call[2:])
+
+
+def _find_bundle(state: OciState) -> str:
+    if state.bundle != _NO_BUNDLE:
+        return state.bundle
+    from runtime_hook.inputs.runtimecall import find_bundle, read_runtime_call
+
+    return find_bundle(read_runtime_call(), state.id)
 
 
 def _may_be_a_checkpoints(container: ContainerConfig) -> bool:
@@ -172,12 +184,14 @@ def _with_restore(container: ContainerConfig) -> ContainerConfig:
 
 def read_container_file(path: str, bundle: str, engine_user: int | None = None) -> ContainerConfig:
     """Read a configuration file whose relative root path counts from the bundle."""
+    return parse_container(_read_json(path), bundle, path, engine_user)
+
+
+def _read_json(path: str) -> object:
     try:
-        data = read_regular(path, CONFIG_LIMIT_BYTES, StateError)
+        return loads(read_regular(path, CONFIG_LIMIT_BYTES, StateError))
     except FileNotFoundError:
         raise StateError(f"{path} does not exist") from None
-    try:
-        return parse_container(loads(data), bundle, path, engine_user)
     except ValueError as reason:
         raise StateError(f"{path}: {reason}") from reason
 
@@ -222,8 +236,11 @@ def _is_of_users(namespace: object) -> bool:
 
 def _is_cdi_hook(entry: Document) -> bool:
     """Tell whether the engine took a hook from our CDI file; nobody but the engine can name a hook."""
-    name = os.path.basename(entry.text("path", ""))
-    return name == HOOK_NAME and INJECTION_BY_CDI in entry.texts("args")
+    return _is_ours(entry) and INJECTION_BY_CDI in entry.texts("args")
+
+
+def _is_ours(entry: Document) -> bool:
+    return os.path.basename(entry.text("path", "")) == HOOK_NAME
 
 
 def _is_gpus_hook(entry: Document) -> bool:

@@ -121,6 +121,15 @@ def test_a_container_that_must_be_limited_and_cannot_be_is_refused(room: Room, s
     wait_offered(stage, node, memory=0, whole=len(node.uuids))
 
 
+def of_two_claims(name: str, node: LabNode, script: str) -> Manifest:
+    """Return a pod whose container has two claims, which are given parts of one GPU."""
+    found = claims_one(name, node, container(script=script, image=TEST))
+    (first,) = found["spec"]["resourceClaims"]
+    found["spec"]["resourceClaims"] = [first, {**first, "name": "more"}]
+    found["spec"]["containers"][0]["resources"]["claims"] = [{"name": "gpu"}, {"name": "more"}]
+    return found
+
+
 def test_claims_get_the_memory_that_they_ask_for_and_no_more(
     room: Room, stage: Stage, lab_nodes: tuple[LabNode, ...]
 ) -> None:
@@ -138,13 +147,18 @@ def test_claims_get_the_memory_that_they_ask_for_and_no_more(
             script = "exec gpu-test allocate 3000 1500 1000"
             room.start(*(claims_one(name, node, container(script=script, image=TEST)) for name in names))
             room.wait_running(names)
+            room.start(of_two_claims("two-parts", node, "exec gpu-test allocate 3000 3000 1500 2500"))
+            room.wait_running(["two-parts"])
+            both = wait_for("it has allocated", lambda: said(room, "two-parts"), evidence=room.evidence)
+            assert both == ["3000 0", "3000 0", "1500 0", f"2500 {OUT_OF_MEMORY}"]
             seen = [
                 wait_for(f"{name} has allocated", lambda name=name: said(room, name), evidence=room.evidence)
                 for name in names
             ]
             assert seen == [["3000 0", f"1500 {OUT_OF_MEMORY}", "1000 0"]] * 2
             ids = [room.identities(name)["main"].container_id.rpartition("/")[2] for name in names]
-            assert limits(node) == dict.fromkeys(ids, 4096)
+            two = room.identities("two-parts")["main"].container_id.rpartition("/")[2]
+            assert limits(node) == {**dict.fromkeys(ids, 4096), two: 8192}
             room.clear()
             assert not limits(node)
     finally:

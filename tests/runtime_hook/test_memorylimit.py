@@ -145,6 +145,29 @@ def test_the_socket_is_beside_the_inventory() -> None:
     assert socket_beside("/run/grapnel/inventory.json") == "/run/grapnel/node.sock"
 
 
+def called(bundle: Path, *calls: list[str]) -> bytes:
+    """Return the state of a container to which our CDI file has added these calls of the hook, and others theirs."""
+    ours = [{"path": "/usr/bin/grapnel-hook", "args": ["grapnel-hook", *arguments]} for arguments in calls]
+    others = [{"path": "/usr/bin/other", "args": ["other", "limit", MEMORY]}, {"path": "/usr/bin/grapnel-hook"}]
+    (bundle / "config.json").write_text(json.dumps({"hooks": {"createRuntime": [*ours, *others]}}))
+    return json.dumps({"ociVersion": "1.0.2", "id": "c1", "pid": os.getpid(), "bundle": str(bundle)}).encode()
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_each_part_that_a_container_has_of_a_gpu_asks_for_their_sum(
+    tmp_path: Path, configure: Callable[..., list[str]], number: int
+) -> None:
+    """The last one of two parts was the limit, as each had the whole limit set to itself."""
+    (tmp_path / "run").mkdir()
+    uuid, other = (f"GPU-{each}0000000-0000-0000-0000-000000000000" for each in (0, 1))
+    parts = [["limit", f"{uuid}=4096"], ["limit", f"{uuid}=4096", "--part", "1"], ["limit", f"{uuid}=512"]]
+    stdin = called(tmp_path, ["prestart"], *parts, ["limit", f"{other}=64"], parts[1])  # engines may add one twice
+    with answering(tmp_path / "run/node.sock", b'{"result": "set", "required": true}\n') as heard:
+        done = run_hook([*parts[number], *configure()[:2]], stdin)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(heard[0])["memory"] == f"{uuid}=8704"
+
+
 @pytest.mark.parametrize(
     ("answer", "status", "line"),
     [
@@ -163,13 +186,12 @@ def test_the_hook_that_the_cdi_file_adds_for_a_claim_asks_the_daemon(
         heard_log.settimeout(20)
         options = configure(log=str(log))[:2]
         with answering(tmp_path / "run/node.sock", json.dumps(answer).encode() + b"\n") as heard:
-            stdin = json.dumps({"ociVersion": "1.0.2", "id": "c1", "pid": os.getpid(), "bundle": "/"}).encode()
-            done = run_hook(["limit", MEMORY, *options], stdin)
+            done = run_hook(["limit", MEMORY, *options], called(tmp_path, ["limit", MEMORY]))
         assert done.returncode == status, done.stderr
         assert json.loads(heard[0])["memory"] == MEMORY
         assert line in heard_log.recv(1 << 16).decode()
 
 
-@pytest.mark.parametrize("arguments", [[], [MEMORY, "--config"], [MEMORY, "--root", "/"]])
+@pytest.mark.parametrize("arguments", [[], [MEMORY, "--config"], [MEMORY, "--root", "/"], [MEMORY, "--part"]])
 def test_a_call_that_no_cdi_file_makes_is_a_usage_error(arguments: list[str]) -> None:
     assert run_hook(["limit", *arguments], b"").returncode == 2

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from plugin.dra.instances import Instances
     from plugin.dra.store import Record
     from plugin.holdings.history.keeper import HistoryKeeper
+    from plugin.kubelet.cdi_names import MemoryPart
     from plugin.settings.node_config import NodeConfig
     from plugin.sharing.mps.plan import SharedGpu
 
@@ -169,8 +170,8 @@ class Claims:
             changed=self.on_change,
         )
 
-    def memory(self) -> frozenset[tuple[str, int]]:
-        """Return the amounts of memory that claims have of GPUs, in bytes by UUID."""
+    def memory(self) -> frozenset[MemoryPart]:
+        """Return the parts that claims have of GPUs' memory."""
         return frozenset() if self._driver is None else self._driver.memory
 
     def by_mps(self, inventory: Inventory) -> tuple[SharedGpu, ...]:

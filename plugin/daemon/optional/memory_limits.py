@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 from plugin.sharing.memory_limits.ledger import MemoryLedger
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from pathlib import Path
 
     from plugin.base.log import Logger
     from plugin.driver.telemetry import GroupMemory
+    from plugin.kubelet.cdi_names import MemoryPart
     from plugin.kubelet.pod_resources.attribution import DeviceAssignment
     from plugin.sharing.memory_limits.keeper import LimitedGroup, LimitKeeper
     from plugin.sharing.memory_limits.units import UnitBytes
@@ -32,7 +33,7 @@ class MemoryLimits:
         ask: Ask,
         list_assignments: Callable[[float], Awaitable[tuple[DeviceAssignment, ...]]],
         unit_bytes: UnitBytes,
-        claimed: Callable[[], frozenset[tuple[str, int]]],
+        claimed: Callable[[], Iterable[MemoryPart]],
         policy: Callable[[], str],
         cgroup_root: Path,
         logger: Logger,

@@ -11,6 +11,7 @@ from plugin.driver.topology.facts import Nic, Place
 if TYPE_CHECKING:
     from pathlib import Path
 
+_NVIDIA, _DISPLAY = "0x10de", "0x03"
 _HOST_BRIDGE = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")
 _DEVICE = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
@@ -22,6 +23,20 @@ def read_numa_node(device: Path) -> int | None:
     except (OSError, ValueError):
         return None
     return number if number >= 0 else None
+
+
+def has_gpu(sys_root: Path) -> bool:
+    """Whether the machine has a GPU of NVIDIA's, with or without a driver; also where it does not say."""
+    folder = sys_root / "bus/pci/devices"
+    try:
+        return any(_is_gpu(folder / name) for name in os.listdir(folder))
+    except OSError:
+        return True
+
+
+def _is_gpu(device: Path) -> bool:
+    vendor, kind = ((device / name).read_text() for name in ("vendor", "class"))
+    return vendor.strip() == _NVIDIA and kind.startswith(_DISPLAY)
 
 
 def read_path(device: Path) -> tuple[str, ...]:

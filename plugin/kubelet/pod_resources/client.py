@@ -48,10 +48,10 @@ def _resources_of(
     for devices in container.devices:
         yield devices.resource_name, devices.device_ids, ()
     for claim in container.dynamic_resources:
-        names = [each.name for resource in claim.claim_resources for each in resource.cdi_devices]
+        names = dict.fromkeys(each.name for resource in claim.claim_resources for each in resource.cdi_devices)
         uuids = tuple(uuid for name in names if (uuid := uuid_of(name)))
         if uuids:
-            memory = tuple(found for name in names if (found := memory_of(name)) is not None)
+            memory = tuple(found[:2] for name in names if (found := memory_of(name)) is not None)
             yield f"{CLAIM}{claim.claim_name}", uuids, memory
 
 

@@ -39,6 +39,7 @@ class Pace(NamedTuple):
     after_s: tuple[float, ...] = (4.0, 25.0)  # then: a kubelet that starts lists no pods for a while
     slow_s: float = 60.0  # while anything is held or expected
     urgent_s: float = 2.0  # while devices are not offered because somebody has them
+    starts_s: float = 8.0  # a kubelet that starts lists no pods for 3 s: who was listed so lately still has what he had
 
 
 class Held:
@@ -107,6 +108,7 @@ class HoldingsView:
         pace: Pace | None = None,
     ) -> None:
         self.held = Held(())
+        self._lately: tuple[tuple[float, Held], ...] = ()  # the last answers that listed anybody
         self.problem = "the kubelet was not asked yet"
         self._ask = ask
         self._listed = listed
@@ -211,6 +213,8 @@ class HoldingsView:
             return True  # overtaken by a newer one
         self._answered = question
         self.held = Held(assignments)
+        lately = (each for each in self._lately if each[0] + self._pace.starts_s > since)
+        self._lately = (*lately, *([(since, self.held)] if self.held else []))
         self._given = {each: at for each, at in self._given.items() if at + LISTED_S > since}
         self._listed(assignments, asked_at)
         return True
@@ -220,9 +224,8 @@ class HoldingsView:
         if not self._answered:
             return None
         new = any(device_of(each) in devices for each in self._given)
-        return next(
-            (who for each in devices if (who := self.held.any_of(each))), "a pod of a moment ago" if new else ""
-        )
+        found = (who for _, held in reversed(self._lately) for each in devices if (who := held.any_of(each)))
+        return next(found, "a pod of a moment ago" if new else "")
 
     async def look_again(self) -> None:
         """Ask now; raises KubeletError where there is no answer, also the second time: a kubelet limits questions."""

@@ -15,6 +15,7 @@ from plugin.sharing.memory_limits.units import memory_of_units
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
+    from plugin.kubelet.cdi_names import MemoryPart
     from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
     from plugin.sharing.memory_limits.units import UnitBytes
 
@@ -25,13 +26,13 @@ _ASK_S = 1.0
 
 
 class MemoryLedger:
-    """Hears of allocations and finds them again; `claimed` says what claims have of GPUs."""
+    """Hears of allocations and finds them again; `claimed` says what parts claims have of GPUs."""
 
     def __init__(
         self,
         list_assignments: Callable[[float], Awaitable[tuple[DeviceAssignment, ...]]],
         unit_bytes: UnitBytes,
-        claimed: Callable[[], Amounts] = frozenset,
+        claimed: Callable[[], Iterable[MemoryPart]] = tuple,
     ) -> None:
         self._claimed = claimed
         self._list_assignments = list_assignments
@@ -50,7 +51,7 @@ class MemoryLedger:
     async def find(self, memory: Mapping[str, int]) -> Mapping[str, int] | None:
         """Return an allocation that is this one; asks the kubelet about one that is not remembered."""
         wanted = frozenset(memory.items())
-        if wanted and wanted <= self._claimed():
+        if wanted and wanted <= _sums(self._claimed()):
             return dict(wanted)
         if wanted not in self._known:
             await self._ask_kubelet()
@@ -66,3 +67,12 @@ class MemoryLedger:
             given.setdefault((each.holder, each.resource), []).extend(each.device_ids)
         for device_ids in given.values():
             self.allocated(device_ids)
+
+
+def _sums(parts: Iterable[MemoryPart]) -> Amounts:
+    """Return what a container can have been given of each GPU by claims: a part, or several together."""
+    sums: dict[str, set[int]] = {}
+    for each in set(parts):
+        of_device = sums.setdefault(each.uuid, {0})
+        of_device |= {before + each.memory_bytes for before in of_device}
+    return frozenset((uuid, size) for uuid, sizes in sums.items() for size in sizes)

@@ -358,7 +358,7 @@ class KubernetesCluster:
             only=known if len(known) == len(nodes) <= limit else (),
             see=lambda node: view_of(node.metadata.name, node, self.name, asked=self._asked),
             rules=self._rules,
-            claims=self._claims.drivers_of,
+            claims=self._claims.given,
             machines=self._machines,
             seen=self._seen,
             views=self._views,

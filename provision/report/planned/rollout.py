@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -241,13 +242,24 @@ def _pods(state: NodeState) -> Iterator[str]:
     for pod in pods:
         if pod.uid in state.blocked:
             yield f"{pod}: {state.blocked[pod.uid]}"
-    if tainted := [str(pod) for pod in pods if pod.is_by_claims]:
-        yield f"where the cluster has taints of devices, one ends {names(tainted)}, whatever disruption budgets say"
+    yield from _ended_by_taint(pods, state.drain.limit.total_seconds())
     restarted = [pod for pod in view.gpu_pods if pod.is_restarted]
     if restarted and state.kind is ChangeKind.DRIVER and state.origin != state.target:
         yield f"restarts {names([str(pod) for pod in restarted])} afterwards"
     if left:
         yield f"leaves {names([f'{pod} ({pod.stays})' for pod in left])}"
+
+
+def _ended_by_taint(pods: Sequence[GpuPod], limit_s: float) -> Iterator[str]:
+    """Yield which pods a taint on their GPUs ends, and which tolerate it for longer than anybody waits."""
+    if tainted := [str(pod) for pod in pods if pod.is_by_claims]:
+        yield f"where the cluster has taints of devices, one ends {names(tainted)}, whatever disruption budgets say"
+    for pod in pods:
+        if pod.tolerates_s == inf:
+            yield f"{pod} tolerates the taint of an upgrade for ever, and is evicted within its disruption budgets"
+        elif pod.is_by_claims and pod.tolerates_s >= limit_s:
+            time = f"{age(pod.tolerates_s)}, and drainTimeout is {age(limit_s)}"
+            yield f"{pod} tolerates the taint for {time}: unless it ends before, this node fails"
 
 
 def _pod(pod: GpuPod, state: NodeState) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from provision.rollout.decision.leaving import again, has_to_leave, held, outdated, to_restart, waits_for_jobs
 from provision.rollout.decision.snapshot import Action, Evict, RequestMaintenance, RunStep, Write
 from provision.rollout.decision.turning import put_back, turn_round
-from provision.rollout.model import BEFORE_SWAP, UNTOUCHED, Phase, Record
+from provision.rollout.model import BEFORE_SWAP, UNTOUCHED, ChangeKind, Phase, Record
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -67,6 +67,7 @@ def begin(node: NodeState, now: datetime) -> Action:
         boot=node.boot,
         is_touched=node.is_released,  # by an upgrade whose record is gone
         back_for=node.back_for,
+        upgraded_from=_upgraded_from(node),
     )
     return Write(node.name, fresh, cordoned=None if fresh.is_requested else True)
 
@@ -84,7 +85,17 @@ def _in_place(node: NodeState, now: datetime) -> Record:
         ailment=node.view.ailment,
         kind=node.kind,
         interface=node.interface,
+        upgraded_from=_upgraded_from(node),
     )
+
+
+def _upgraded_from(node: NodeState) -> str:
+    """Return what a node had before its last upgrade, which its next record keeps where the driver stays the same."""
+    record = node.record
+    if record is None or node.kind is ChangeKind.DRIVER:
+        return ""
+    is_upgraded = record.phase is Phase.DONE and record.origin != record.target in {node.origin, node.target}
+    return record.origin if is_upgraded else record.upgraded_from
 
 
 def advance(node: NodeState, record: Record, now: datetime, began: datetime, domain: Domain | None = None) -> Move:
@@ -318,6 +329,7 @@ def _restart(node: NodeState, record: Record, now: datetime) -> Write:
         kind=node.kind,
         boot=record.boot if record.kind is node.kind else node.boot,
         back_for=node.back_for,
+        upgraded_from=_upgraded_from(node),
     )
     again = replace(again, is_tainted=node.drain.taints)
     if record.phase is Phase.FAILED:  # what was requested ended with the failure

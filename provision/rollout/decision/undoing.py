@@ -30,7 +30,8 @@ class Part(Enum):
 def part_of(driver: Driver, record: Record | None) -> Part:
     """Return what a node has to do with undoing the upgrade to its declared ``driver``.
 
-    An upgrade that kept the version is not told from none: its record says nothing of what changed.
+    An upgrade that kept the version is not told from none: its record says nothing of what changed. What changed after
+    an upgrade and kept the driver (a reboot, MIG devices, the interface) is not undone, and hides no upgrade.
     """
     if record is None:
         return Part.NONE
@@ -38,8 +39,9 @@ def part_of(driver: Driver, record: Record | None) -> Part:
         return Part.RETURNED if is_declared(driver, record.target) else Part.NONE
     if not record.phase.is_in_service and record.kind not in _NOT_OF_VERSIONS:
         return Part.TO_RETURN
-    is_there, was_there = is_declared(driver, record.target), is_declared(driver, record.origin)
-    if is_there and record.target != record.origin:
+    before = record.before_upgrade
+    is_there, was_there = is_declared(driver, record.target), is_declared(driver, before)
+    if is_there and record.target != before:
         return Part.TO_RETURN
     return Part.RETURNED if was_there and not is_there else Part.NONE
 

@@ -45,11 +45,16 @@ class Drift(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How many devices of a resource a node has, may give, and pods hold; ``held`` is None where that is not known."""
+    """How many devices of a resource a node has, may give, and pods hold; ``held`` is None where that is not known.
+
+    ``are_smallest``: of devices that exclude one another, such as MIG devices that are made for claims, as many count
+    as there can be at the same time beside those that are held, which are the smallest.
+    """
 
     has: int
     gives: int
     held: int | None
+    are_smallest: bool = False
 
     @property
     def free(self) -> int:

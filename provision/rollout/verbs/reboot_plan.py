@@ -180,11 +180,7 @@ def _why_refused(facts: NodeFacts, record: Record | None) -> str:
 
 
 def _state(answer: NodeFacts | Failure, stack: StackSpec, view: NodeView, ours: Record | None) -> NodeState:
-    """Return a node that is to be rebooted, or has been: its record tells in which boot it was.
-
-    What is remembered of the upgrade before stays: `grapnel rollback` goes by it.
-    """
-    record = view.record
+    """Return a node that is to be rebooted, or has been: its record tells in which boot it was."""
     boot, loaded = "", ""
     if not isinstance(answer, Failure):
         boot, loaded = answer.node.boot_id, loaded_version(answer)
@@ -193,8 +189,6 @@ def _state(answer: NodeFacts | Failure, stack: StackSpec, view: NodeView, ours: 
     target: str = loaded
     if ours is not None and is_open:
         target, origin, change = ours.target, ours.origin, ours.origin_change or ""
-    elif record is not None and record.phase is Phase.DONE and record.target == loaded:
-        origin, change = record.origin, record.origin_change or ""
     # Before, the step is run again: it reboots no node that has left its boot, and restores what a boot forgets.
     is_rebooted = ours is not None and (ours.failed_in or ours.phase) in _AFTER and boot != ours.boot
     return NodeState(

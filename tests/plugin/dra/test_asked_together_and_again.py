@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 from plugin.base.errors import ClaimError, ClusterError
 from plugin.dra import messages as api
+from plugin.dra import service
 from tests.plugin.dra.claim_room import ONE, TWO, FakeNode, Room, claim
 from tests.plugin.mps.node import until
 
@@ -89,6 +91,30 @@ def test_what_was_prepared_stays_so_unless_the_api_says_something_of_it(
     assert (room.prepare(("a", ONE))[ONE] == before) is is_given
     room.claims["b"] = ClusterError("no backend", status=status)
     assert room.prepare(("b", TWO))[TWO].error == "no backend"
+
+
+def test_claims_that_are_prepared_are_answered_for_while_the_api_server_says_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each was read for itself, so most of them had no answer in the time that the kubelet gives."""
+    monkeypatch.setattr(service, "_API_S", 0.01)
+    room = Room(tmp_path)
+    names = [(f"c{number}", f"11111111-aaaa-bbbb-cccc-00000000000{number}") for number in range(4)]
+    room.claims |= {name: claim(uid, f"gpu-{number}") for number, (name, uid) in enumerate(names)}
+    before = room.prepare(*names)
+    answers = threading.Event()
+    monkeypatch.setattr(room.service, "_read_claim", lambda _claim: answers.wait())
+    asked = api.NodePrepareResourcesRequest(
+        claims=tuple(api.Claim(namespace="ml", name=name, uid=uid) for name, uid in names)
+    )
+
+    async def answered() -> dict[str, api.NodePrepareResourceResponse | None]:
+        try:
+            return {each.key: each.value for each in (await room.service.prepare(asked)).claims}
+        finally:
+            answers.set()
+
+    assert asyncio.run(answered()) == before
 
 
 def test_a_pod_that_is_deleted_before_its_claim_was_prepared_leaves_nothing(tmp_path: Path) -> None:

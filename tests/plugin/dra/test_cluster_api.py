@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from plugin.base.errors import ClusterError
+from plugin.dra import cluster_api
 from plugin.dra.cluster_api import ClusterApi
 from plugin.publication.node_object.api.connector import Connector
 from plugin.publication.node_object.api.messages import ApiResponse, Request
@@ -43,6 +45,33 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowConnection]:
     monkeypatch.setattr(Connector, "connect", lambda _connector, _limits: made)
     yield made
     made.answers.set()
+
+
+def test_while_the_server_is_away_all_that_ask_wait_for_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a restart of the kubelet each of a node's claims waited for time-outs of those before it."""
+    asked, tried, fails = [], [], threading.Event()
+
+    def connect(_connector: Connector, _limits: object) -> None:
+        tried.append(1)
+        fails.wait()
+        raise ClusterError("no answer", "is it up?")
+
+    def now() -> float:
+        asked.append(1)
+        return float(len(asked))
+
+    monkeypatch.setattr(Connector, "connect", connect)
+    monkeypatch.setattr(cluster_api, "time", SimpleNamespace(monotonic=now))
+    api = ClusterApi("kubelet.conf", {})
+    with ThreadPoolExecutor() as threads:
+        calls = [threads.submit(api.ask, ANY) for _ in range(3)]
+        wait_until(lambda: len(asked) == len(calls))
+        fails.set()
+        assert {str(call.exception()) for call in calls} == {"no answer"}
+    assert len(tried) == 1
+    with pytest.raises(ClusterError, match="no answer"):
+        api.ask(ANY)
+    assert len(tried) == 2  # whoever asks after that has the server asked
 
 
 def test_hanging_up_waits_for_no_call_and_ends_those_that_wait(connection: SlowConnection) -> None:

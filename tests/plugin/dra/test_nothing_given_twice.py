@@ -22,7 +22,7 @@ from plugin.dra.service import ClaimService, Health
 from plugin.dra.store import ClaimStore, Record
 from plugin.driver.snapshot import Snapshot
 from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
-from plugin.kubelet.pod_resources.holdings import HoldingsView
+from plugin.kubelet.pod_resources.holdings import HoldingsView, Pace
 from tests.plugin.fakes import VERSION, DictTree, gpus, whole_table
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Node(RuleBasedStateMachine):
 
     def begin(self) -> None:
         """Start a daemon: it knows what is on the disk, and what the kubelet says."""
-        self.view = HoldingsView(self._list, lambda *_: None, lambda: False, Logger())
+        self.view = HoldingsView(self._list, lambda *_: None, lambda: False, Logger(), Pace(starts_s=0.0))
         self.store = ClaimStore(self.folder, Logger())
         self.store.load()
         self.service = ClaimService(self, self.store, Health(), self._read, Logger(), patience_s=0.0)

@@ -30,6 +30,15 @@ async def notify(channel: grpc.aio.Channel, *, taken: bool, error: str = "") -> 
     await call(api_pb2.RegistrationStatus(plugin_registered=taken, error=error), timeout=TIMEOUT_S)
 
 
+async def ask_who_serves(channel: grpc.aio.Channel) -> None:
+    call = channel.unary_unary(
+        "/pluginregistration.Registration/GetInfo",
+        request_serializer=api_pb2.InfoRequest.SerializeToString,
+        response_deserializer=api_pb2.PluginInfo.FromString,
+    )
+    assert (await call(api_pb2.InfoRequest(), timeout=TIMEOUT_S)).name == "gpu.nvidia.com"
+
+
 def test_a_driver_that_is_refused_says_why_and_is_taken_when_the_kubelet_tries_again(tmp_path: Path) -> None:
     registry = tmp_path / "plugins_registry"
     registry.mkdir()
@@ -49,6 +58,10 @@ def test_a_driver_that_is_refused_says_why_and_is_taken_when_the_kubelet_tries_a
                 await notify(channel, taken=True)
                 await asyncio.to_thread(wait_until, lambda: taken == [True])
                 assert told[-1] == ""
+                assert link.is_registered
+                await ask_who_serves(channel)
+                assert not link.is_registered, "a kubelet that starts anew has yet to take it"
+                await notify(channel, taken=True)
                 assert link.is_registered
         await asyncio.to_thread(wait_until, lambda: not link.is_registered)  # it has hung up
         socket.unlink()  # a kubelet that starts clears its folder: it is there again, by another name

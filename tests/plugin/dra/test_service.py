@@ -166,6 +166,28 @@ def test_memory_of_a_gpu_is_given_to_several_claims_and_no_more_than_it_has(room
     assert room.prepare(("c", THREE))[THREE].devices
 
 
+def test_parts_of_one_size_have_names_of_their_own_as_a_container_may_have_several(room: Room) -> None:
+    """Engines add each name once: two parts of 4 GiB of one GPU were a limit of 4."""
+    room.node.devices["gpu-0"] = device(0)._replace(share=Share(80, 80, unit_bytes=GIB))
+
+    def names(name: str, uid: str) -> list[str]:
+        return [each.cdi_device_ids[1].partition("=")[2] for each in room.prepare((name, uid))[uid].devices]
+
+    four = claim(ONE, "gpu-0", consumedCapacity={"memory": "4Gi"})
+    results = four["status"]["allocation"]["devices"]["results"]
+    results[0]["shareID"] = "s1"
+    results.append({**results[0], "shareID": "s2", "request": "more"})
+    room.claims |= {"a": four, "b": claim(TWO, "gpu-0", shareID="s3", consumedCapacity={"memory": "4Gi"})}
+    room.claims["c"] = claim(THREE, "gpu-0", shareID="s4", consumedCapacity={"memory": "4Gi"})
+    first, second, third = (f"memory-{4 * GIB}{number}-GPU-0" for number in ("", ".1", ".2"))
+    assert names("a", ONE) == [first, second]
+    assert names("b", TWO) == [third]
+    room.start()
+    assert room.unprepare(ONE) == ""
+    assert names("b", TWO) == [third]
+    assert names("c", THREE) == [first]
+
+
 @pytest.mark.parametrize(
     ("share", "consumed", "words"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from plugin.base.errors import KubeletError
+from plugin.kubelet.cdi_names import MemoryPart
 from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
 from plugin.sharing.memory_limits.ledger import MemoryLedger
 from tests.plugin.fakes import gpu
@@ -57,14 +58,27 @@ def test_an_amount_that_nobody_was_given_is_no_allocation() -> None:
 
 
 def test_what_a_claim_has_is_an_allocation_while_it_has_it() -> None:
-    has = {(FIRST, 10 * GIB), (SECOND, 2 * GIB)}
-    ledger = MemoryLedger(Kubelet().list_assignments, unit_bytes, lambda: frozenset(has))
+    has = {MemoryPart(FIRST, 10 * GIB), MemoryPart(SECOND, 2 * GIB)}
+    ledger = MemoryLedger(Kubelet().list_assignments, unit_bytes, lambda: has)
     assert find(ledger, {FIRST: 10 * GIB}) == {FIRST: 10 * GIB}
     assert find(ledger, {FIRST: 10 * GIB, SECOND: 2 * GIB}) is not None
     for memory in ({FIRST: 2 * GIB}, {FIRST: 10 * GIB - 1}, {}):
         assert find(ledger, memory) is None
     has.clear()
     assert find(ledger, {FIRST: 10 * GIB}) is None
+
+
+def test_parts_that_claims_have_of_one_gpu_count_together() -> None:
+    has = {
+        MemoryPart(FIRST, 4 * GIB),
+        MemoryPart(FIRST, 4 * GIB, 1),
+        MemoryPart(FIRST, 2 * GIB),
+        MemoryPart(SECOND, GIB),
+    }
+    ledger = MemoryLedger(Kubelet().list_assignments, unit_bytes, lambda: has)
+    found = [size for size in range(1, 12) if find(ledger, {FIRST: size * GIB}) is not None]
+    assert found == [2, 4, 6, 8, 10]
+    assert find(ledger, {SECOND: 2 * GIB}) is None
 
 
 def test_after_a_start_the_kubelet_knows() -> None:

@@ -275,19 +275,34 @@ def test_an_alternative_that_fits_is_enough() -> None:
     assert said(answer, "node")[-1] == "n1: devices fit: nothing that is looked at here is in the way"
 
 
-def test_counters_that_others_have_taken_are_named_with_who_has_them() -> None:
-    counters = {"memory-slice-0": {"value": "1"}}
-    draws = {"consumesCounters": [{"counterSet": "gpu-0-counter-set", "counters": counters}]}
-    sets = published(node="n1")
-    sets["spec"] |= {"devices": [], "sharedCounters": [{"name": "gpu-0-counter-set", "counters": counters}]}
-    parts = node("n1", "gpu-0", "gpu-1", gpu_0=dict(draws), gpu_1=dict(draws))
+def partitioned(name: str, *devices: str, memory_slices: str = "1") -> list[dict[str, Any]]:
+    """Return the slices of a node, in a pool that is called n1, whose devices take one slice of memory each."""
+    amount = {"memory-slice-0": {"value": memory_slices}}
+    draws = {"consumesCounters": [{"counterSet": "gpu-0-counter-set", "counters": {"memory-slice-0": {"value": "1"}}}]}
+    sets = published(node=name)
+    sets["spec"] |= {"devices": [], "sharedCounters": [{"name": "gpu-0-counter-set", "counters": amount}]}
+    parts = node(name, *devices, **{each.replace("-", "_"): dict(draws) for each in devices})
     for each in (sets, parts):
-        each["spec"]["pool"]["resourceSliceCount"] = 2
+        each["spec"]["pool"] |= {"name": "n1", "resourceSliceCount": 2}
+    return [sets, parts]
 
-    answer = explained(claim(exactly()), sets, parts, others=[allocated("part", "gpu-0")])
+
+def test_counters_that_others_have_taken_are_named_with_who_has_them() -> None:
+    answer = explained(claim(exactly()), *partitioned("n1", "gpu-0", "gpu-1"), others=[allocated("part", "gpu-0")])
 
     taken = "counter memory-slice-0 of gpu-0-counter-set has 0 left, by default/part, and it takes 1"
     assert said(answer, "node") == [f"n1: gpu-0: held by default/part; gpu-1: {taken}"]
+
+
+def test_counters_of_another_node_do_not_count_whatever_it_calls_its_pool() -> None:
+    """The last set of counters in a pool of one name was that of all nodes."""
+    slices = [*partitioned("n1", "gpu-0", "gpu-1"), *partitioned("n2", "gpu-2", memory_slices="5")]
+
+    answer = explained(claim(exactly(count=2)), *slices, others=[allocated("part", "gpu-0")])
+
+    taken = "counter memory-slice-0 of gpu-0-counter-set has 0 left, by default/part, and it takes 1"
+    n1 = f"n1: 0 of 2 that are needed; gpu-0: held by default/part; gpu-1: {taken}"
+    assert said(answer, "node") == ["n2: 1 of 2 that are needed", n1]
 
 
 def test_a_pool_without_all_of_its_slices_gives_nothing_and_old_slices_do_not_count() -> None:

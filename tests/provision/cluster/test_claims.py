@@ -8,13 +8,14 @@ import pytest
 
 from provision.cluster.kubernetes.api.client import Api
 from provision.cluster.kubernetes.pods.claims import ClaimReader
+from provision.cluster.kubernetes.pods.gpu_pods import Given
 from tests.provision.cluster.fakes import Clock, answer, refusal
 from tests.provision.cluster.test_devices_by_claims import claim
 
 if TYPE_CHECKING:
     from provision.cluster.kubernetes.api.exchange import ApiResponse, Request
 
-GPU = frozenset({"gpu.nvidia.com"})
+GPU = Given(frozenset({"gpu.nvidia.com"}))
 
 
 class ClaimServer:
@@ -48,18 +49,18 @@ def test_claims_are_listed_once_for_all_pods_that_have_them() -> None:
     server = ClaimServer(claim("a", "gpu-0"), claim("b", "nic-0", driver="dra.example.com"))
     reader = ClaimReader(Api(server), Clock())
 
-    assert [reader.drivers_of("default", name) for name in "abab"] == [GPU, {"dra.example.com"}] * 2
+    assert [reader.given("default", name) for name in "abab"] == [GPU, Given(frozenset({"dra.example.com"}))] * 2
     assert server.asked == ["all"]
 
 
 def test_a_claim_that_was_allocated_since_the_last_list_is_asked_for_by_itself() -> None:
     server, clock = ClaimServer(claim("a", "gpu-0"), waiting("b")), Clock()
     reader = ClaimReader(Api(server), clock)
-    assert reader.drivers_of("default", "a") == GPU
+    assert reader.given("default", "a") == GPU
 
     server.claims = [claim("a", "gpu-0"), claim("b", "gpu-1"), claim("c", "gpu-2")]
 
-    assert [reader.drivers_of("default", name) for name in "bcbc"] == [GPU] * 4
+    assert [reader.given("default", name) for name in "bcbc"] == [GPU] * 4
     assert server.asked == ["all", "b", "c"]
 
 
@@ -67,9 +68,9 @@ def test_what_has_no_device_is_asked_for_again_and_after_a_while_with_all_others
     server, clock = ClaimServer(waiting("a")), Clock()
     reader = ClaimReader(Api(server), clock)
 
-    assert [reader.drivers_of("default", name) for name in ("a", "gone")] == [frozenset()] * 2
+    assert [reader.given("default", name) for name in ("a", "gone")] == [Given()] * 2
     clock.sleep(5)
-    assert reader.drivers_of("default", "a") == frozenset()
+    assert reader.given("default", "a") == Given()
     assert server.asked == ["all", "gone", "all"]
 
 
@@ -79,7 +80,7 @@ def test_where_claims_cannot_be_read_nothing_is_known_and_nobody_asks_again(code
     server.code = code
     reader = ClaimReader(Api(server, sleep=clock.sleep, clock=clock), Clock())
 
-    assert reader.drivers_of("default", "a") is None
+    assert reader.given("default", "a") is None
     server.code = 0
-    assert reader.drivers_of("default", "a") is None
+    assert reader.given("default", "a") is None
     assert not server.asked

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -67,8 +68,10 @@ def make_pod(
     )
 
 
-def make_claim(stage: Stage, name: str, *, count: int = 1, of: str = "gpu.nvidia.com", where: str = "") -> None:
-    exactly = {"deviceClassName": of, "allocationMode": "ExactCount", "count": count}
+def make_claim(
+    stage: Stage, name: str, *, count: int = 1, of: str = "gpu.nvidia.com", where: str = "", **more: object
+) -> None:
+    exactly = {"deviceClassName": of, "allocationMode": "ExactCount", "count": count, **more}
     if where:
         exactly["selectors"] = [{"cel": {"expression": where}}]
     claim = {
@@ -301,7 +304,11 @@ def test_pods_with_claims_are_ended_by_a_taint_on_the_gpus_of_their_node(stage: 
     stage.kubectl("delete", "pods,resourceclaims", "--all", "--force")  # what the others have: there are three GPUs
     make_claim(stage, "ended")
     make_pod(stage, "to-be-ended", claims=["ended"])
-    wait_until(lambda: is_bound(stage, "to-be-ended"), "it has its GPU")
+    tolerates = {"key": "grapnel.dev/upgrade", "operator": "Exists", "effect": "NoExecute"}
+    make_claim(stage, "tolerant", tolerations=[tolerates])
+    make_pod(stage, "stays-otherwise", claims=["tolerant"])
+    for name in ("to-be-ended", "stays-otherwise"):
+        wait_until(lambda name=name: is_bound(stage, name), "it has its GPU")
     cluster = stage.connect(rules=replace(GPU_RULES, taints=True))
 
     with cluster.lease("test"):
@@ -314,6 +321,10 @@ def test_pods_with_claims_are_ended_by_a_taint_on_the_gpus_of_their_node(stage: 
             lambda: "deletionTimestamp" in stage.get("pod", "to-be-ended")["metadata"], "Kubernetes has told it to end"
         )
         assert [each["metadata"]["name"] for each in stage.get("devicetaintrules")["items"]] == [name_of(node)]
+        tolerant = next(each for each in seen.gpu_pods if each.name == "stays-otherwise")
+        assert (tolerant.is_by_claims, tolerant.tolerates_s) == (False, inf)
+        assert "deletionTimestamp" not in stage.get("pod", "stays-otherwise")["metadata"]
+        assert cluster.evict(tolerant).outcome is EvictionOutcome.EVICTED
         cluster.write(node, None, cordoned=False)
 
     assert stage.get("devicetaintrules")["items"] == []

@@ -11,9 +11,10 @@ import pytest
 
 from provision.cluster.kubernetes.api.client import Api
 from provision.cluster.kubernetes.cluster import KubernetesCluster
+from provision.cluster.kubernetes.objects.claims import ResourceClaim
 from provision.cluster.kubernetes.objects.pods import Pod
 from provision.cluster.kubernetes.pods.evictions.device_taints import DeviceTaints, name_of, take_back
-from provision.cluster.kubernetes.pods.gpu_pods import node_pods, pod_use
+from provision.cluster.kubernetes.pods.gpu_pods import FOR_EVER, Given, given_of, node_pods, pod_use
 from provision.cluster.kubernetes.pods.pod_rules import PodRules, pod_rules
 from provision.cluster.machine import Machine
 from provision.rollout.errors import HeldError
@@ -197,7 +198,7 @@ def test_where_a_pod_with_claims_is_left_alone_the_others_are_evicted() -> None:
                 Pod,
             ),
             rules,
-            lambda _namespace, _name: frozenset({"gpu.nvidia.com"}),
+            lambda _namespace, _name: Given(frozenset({"gpu.nvidia.com"})),
         )
         for name in ("serving", "research", "web")
     }
@@ -221,7 +222,7 @@ def test_where_a_pod_with_claims_is_to_be_replaced_first_the_others_are_evicted(
                 Pod,
             ),
             rules,
-            lambda _namespace, _name: frozenset({"gpu.nvidia.com"}),
+            lambda _namespace, _name: Given(frozenset({"gpu.nvidia.com"})),
         )
         for name in ("serving", "batch")
     ]
@@ -273,7 +274,71 @@ def test_only_pods_whose_gpus_are_by_claims_are_ended_so(
 ) -> None:
     rules = pod_rules([make_stack(rollout={"drain": {"claims": declared}})])
 
-    use = pod_use(POD_OF_CLAIMS, rules, lambda _namespace, _name: drivers)
+    use = pod_use(POD_OF_CLAIMS, rules, lambda _namespace, _name: None if drivers is None else Given(drivers))
 
     assert use is not None
     assert use.pod.is_by_claims is is_tainted
+
+
+def tolerating(*tolerations: dict[str, Any]) -> dict[str, Any]:
+    """Return a device that a claim was given, as its request tolerates taints."""
+    return {"driver": "gpu.nvidia.com", "pool": "n1", "device": "gpu-0", "tolerations": list(tolerations)}
+
+
+def for_time(seconds: int | None = None, **more: Any) -> dict[str, Any]:
+    time = {} if seconds is None else {"tolerationSeconds": seconds}
+    return {"key": "grapnel.dev/upgrade", "operator": "Exists", "effect": "NoExecute", **time, **more}
+
+
+@pytest.mark.parametrize(
+    ("devices", "tolerates_s"),
+    [
+        ([tolerating()], 0),
+        ([tolerating(for_time(600))], 600),
+        ([tolerating(for_time(600), for_time(30))], 30),
+        ([tolerating(for_time())], FOR_EVER),
+        ([tolerating(for_time(600), for_time(key=""))], FOR_EVER),
+        ([tolerating(for_time()), tolerating(for_time(60))], 60),
+        ([tolerating(for_time()), tolerating()], 0),
+        ([tolerating(for_time()), {**tolerating(), "driver": "nic.example"}], FOR_EVER),
+        ([tolerating(for_time(effect=""))], 0),
+        ([tolerating(for_time(effect="NoSchedule"))], 0),
+        ([tolerating(for_time(key="example.com/other"))], 0),
+        ([tolerating(for_time(operator="Equal", value="soon"))], 0),
+        ([tolerating(for_time(-5))], 0),
+        ([], 0),
+    ],
+)
+def test_a_claim_tolerates_our_taint_as_its_devices_do(devices: list[dict[str, Any]], tolerates_s: float) -> None:
+    allocation = {"devices": {"results": devices}}
+    claim = msgspec.convert({"metadata": {"name": "a"}, "status": {"allocation": allocation}}, ResourceClaim)
+
+    assert given_of(claim).tolerates_s == tolerates_s
+
+
+def test_a_pod_that_tolerates_the_taint_for_ever_is_evicted_and_the_others_are_ended_by_it() -> None:
+    """Nobody ended it, so the drain waited until its time was up."""
+    rules = pod_rules([make_stack(rollout={"drain": {"claims": "taint"}})])
+    times = {"for-ever": FOR_EVER, "long": 600.0, "at-once": 0.0}
+    uses = [
+        pod_use(
+            msgspec.convert(
+                {
+                    "metadata": {"name": name, "namespace": "ml", "uid": name},
+                    "spec": {"nodeName": "n1", "resourceClaims": [{"name": "gpu", "resourceClaimName": name}]},
+                },
+                Pod,
+            ),
+            rules,
+            lambda _namespace, name: Given(frozenset({"gpu.nvidia.com"}), times[name]),
+        )
+        for name in times
+    ]
+    pods = {pod.name: pod for pod in node_pods(use for use in uses if use is not None).gpu}
+    assert {name: pod.is_by_claims for name, pod in pods.items()} == {"for-ever": False, "long": True, "at-once": True}
+    made = taints(Server())
+    assert made.ask(pods["for-ever"]) is None
+    assert not made.ends(pods["for-ever"]), "its disruption budgets are asked, and a plan says what they say"
+    answered = made.ask(pods["long"])
+    assert answered is not None
+    assert "600 s" in answered.reason

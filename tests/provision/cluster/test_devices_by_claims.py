@@ -104,6 +104,55 @@ def test_a_device_that_is_tainted_is_there_and_is_not_given() -> None:
     assert rooms([published("gpu-0", "gpu-1", tainted="gpu-1")]) == {"n1": {CLASS: Room(2, 1, 0)}}
 
 
+PROFILES = {"1g": (1, 14, range(7)), "2g": (2, 28, (0, 2, 4)), "3g": (4, 42, (0, 4)), "7g": (8, 98, (0,))}
+SLICES = {f"memory-slice-{index}": 1 for index in range(8)}
+
+
+def drawing(counter_set: str, **counters: int) -> dict[str, Any]:
+    found = {name.replace("_", "-"): {"value": str(amount)} for name, amount in counters.items()}
+    return {"consumesCounters": [{"counterSet": counter_set, "counters": found}]}
+
+
+def cut(gpu: str, *, whole: bool = False, tainted: str = "") -> list[dict[str, Any]]:
+    """Return the slices of a GPU in MIG mode, each place of a profile of which is a device; of NVIDIA's, also whole."""
+    places = [(f"{gpu}-mig-{name}-{start}", *kind[:2], start) for name, kind in PROFILES.items() for start in kind[2]]
+    devices = published(*(name for name, *_ in places), *([gpu] if whole else ()), tainted=tainted)
+    for device, (_, size, processors, start) in zip(devices["spec"]["devices"], places, strict=False):
+        taken = {f"memory-slice-{index}": 1 for index in range(start, start + size)}
+        device.update(drawing(f"{gpu}-set", multiprocessors=processors, **taken))
+    if whole:
+        devices["spec"]["devices"][-1] |= drawing(f"{gpu}-set", multiprocessors=98, **SLICES)
+    sets = published()
+    amounts = {name: {"value": str(amount)} for name, amount in {"multiprocessors": 98, **SLICES}.items()}
+    sets["spec"]["sharedCounters"] = [{"name": f"{gpu}-set", "counters": amounts}]
+    return [devices, sets]
+
+
+def test_places_of_mig_devices_count_as_many_as_there_can_be_at_the_same_time() -> None:
+    """All 13 places of a GPU counted as free devices."""
+    both = [*cut("gpu-0"), *cut("gpu-1")]
+
+    def room(*held: str) -> Room:
+        return rooms(both, claim("a", *held))["n1"][MIG_CLASS]
+
+    assert room() == Room(14, 14, 0, are_smallest=True)
+    found = room("gpu-0-mig-3g-0")
+    assert found == Room(14, 11, 1, are_smallest=True)
+    assert found.free == 10, "three beside it, and seven on the other one"
+    assert room("gpu-0-mig-7g-0").free == 7
+    assert room("gpu-0-mig-7g-0", "gpu-1-mig-3g-4", "gpu-1-mig-1g-0").free == 3
+    ill = [*cut("gpu-0", tainted="gpu-0-mig-1g-0"), *cut("gpu-1")]
+    assert rooms(ill)["n1"][MIG_CLASS].free == 13
+
+
+def test_a_gpu_of_which_a_mig_device_is_held_is_not_free_as_a_whole() -> None:
+    both = [*cut("gpu-0", whole=True), *cut("gpu-1", whole=True)]
+
+    assert rooms(both, claim("a", "gpu-0-mig-1g-0"))["n1"][CLASS] == Room(2, 1, 0)
+    assert rooms(both, claim("a", "gpu-1"))["n1"][CLASS] == Room(2, 2, 1)
+    assert rooms(both, claim("a", "gpu-1"))["n1"][MIG_CLASS].free == 7
+
+
 def test_a_device_that_is_shared_counts_as_its_shares() -> None:
     one = published("gpu-0", "gpu-1")
     shared = {"allowMultipleAllocations": True, "capacity": {"shares": {"value": "4"}, "memory": {"value": "80Gi"}}}

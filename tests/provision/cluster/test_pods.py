@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from provision.cluster.kubernetes.objects.pods import PodResourceClaim
-from provision.cluster.kubernetes.pods.gpu_pods import Claims, has_gpu_of, pods_of_nodes, unknown
+from provision.cluster.kubernetes.pods.gpu_pods import Claims, Given, has_gpu_of, pods_of_nodes, unknown
 from provision.cluster.kubernetes.pods.pod_rules import PodRules
 from provision.declaration.spec.model import DaemonSets
 from provision.rollout.model import GpuPod
@@ -21,7 +21,7 @@ OWNER = {"apiVersion": "apps/v1", "uid": "u", "blockOwnerDeletion": True}
 
 def told(claims: dict[tuple[str, str], frozenset[str]]) -> Claims:
     """Know these claims, and that no other is allocated."""
-    return lambda namespace, name: claims.get((namespace, name), frozenset())
+    return lambda namespace, name: Given(claims.get((namespace, name), frozenset()))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from math import inf
 from typing import TYPE_CHECKING
 
 import pytest
@@ -247,6 +248,18 @@ PAPER, LEFT = pod("paper", only_waited="kept"), pod("agent", stays="it is labell
             id="a taint ends pods with claims",
         ),
         pytest.param(
+            state("n1", view("n1", gpu_pods=(pod("a", tolerates_s=inf),))),
+            "evicts shop/a; shop/a tolerates the taint of an upgrade for ever, and is evicted within its "
+            "disruption budgets",
+            id="a pod that tolerates the taint for ever",
+        ),
+        pytest.param(
+            state("n1", view("n1", gpu_pods=(pod("a", is_by_claims=True, tolerates_s=7200.0),))),
+            "evicts shop/a; where the cluster has taints of devices, one ends shop/a, whatever disruption budgets say; "
+            "shop/a tolerates the taint for 2h00m, and drainTimeout is 5m00s: unless it ends before, this node fails",
+            id="a pod that tolerates the taint for longer than anybody waits",
+        ),
+        pytest.param(
             state("n1", view("n1", gpu_pods=(PAPER, pod("web-1")), jobs=(PAPER, pod("train")))),
             "waits for shop/paper (kept), shop/train; evicts shop/web-1",
             id="what is waited for",
@@ -270,7 +283,7 @@ PAPER, LEFT = pod("paper", only_waited="kept"), pod("agent", stays="it is labell
 def test_each_node_of_a_rollout_is_told_with_what_it_costs(node: object, words: str) -> None:
     prepared = Prepared(states=(node,), rollout=("n1",), policy=Policy(soak=5 * MINUTE))  # type: ignore[arg-type]
     stream = io.StringIO()
-    show(make_console(stream, width=200), render_rollout(prepared, "cluster test"))
+    show(make_console(stream, width=300), render_rollout(prepared, "cluster test"))
     head, line = [line.rstrip() for line in stream.getvalue().splitlines() if line.strip()]
     assert head == "rollout (cluster test): 1 at a time, 5 minutes apart, at most 1 of 1 node out"
     assert line.startswith(f" 1.  n1  {OLD} → {NEW}  {words}".rstrip())

@@ -168,13 +168,13 @@ def test_asked_for_again_within_a_day_a_node_stays_as_it_is_and_the_result_says_
 
 def test_what_is_remembered_of_the_upgrade_before_stays() -> None:
     machines = Machines.of("n1")
-    machines.cluster.nodes["n1"].record = record(Phase.DONE, target=OLD, origin=NEW, origin_change="0123456789ab")
+    machines.cluster.nodes["n1"].record = record(Phase.DONE, target=OLD, origin=NEW)
 
     machines.reboot()
 
     after = machines.cluster.nodes["n1"].record
     assert after is not None
-    assert (after.target, after.origin, after.origin_change) == (OLD, NEW, "0123456789ab")
+    assert (after.kind, after.target, after.before_upgrade) == (ChangeKind.REBOOT, OLD, NEW)
 
 
 def test_a_canary_that_was_rebooted_by_a_killed_process_is_a_canary_still() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from provision.declaration.spec.model import GpuInterface
+from provision.rollout.decision.advance import begin
+from provision.rollout.decision.snapshot import Write
 from provision.rollout.decision.undoing import Part, part_of
 from provision.rollout.model import ChangeKind, Phase
 from provision.rollout.verbs.plan import Extent, plan_verb
-from tests.provision.rollout.fakes import NEW, OLD, record
+from tests.provision.rollout.fakes import NEW, NOON, OLD, record, state, view
 from tests.provision.samples import make_stack
 
 if TYPE_CHECKING:
@@ -30,6 +34,8 @@ from tests.provision.rollout.machines import BACK, BEFORE, CHANGED, OLDER, RETUR
         (record(Phase.SWAP, target=OLD, origin=NEW), Part.TO_RETURN),
         (record(Phase.SWAP, target=NEW, origin=NEW, kind=ChangeKind.REBOOT), Part.NONE),
         (record(Phase.SWAP, target=NEW, origin=OLD, kind=ChangeKind.REBOOT), Part.TO_RETURN),
+        (record(Phase.DONE, target=NEW, origin=NEW, upgraded_from=OLD, kind=ChangeKind.MIG), Part.TO_RETURN),
+        (record(Phase.DONE, target=OLD, origin=OLD, upgraded_from=OLDER, kind=ChangeKind.OTHER), Part.NONE),
         (RETURNED, Part.RETURNED),
         (record(Phase.RETURNED, is_returning=True), Part.RETURNED),
         (record(Phase.RETURNED, target=OLD, origin=OLDER, is_returning=True), Part.NONE),
@@ -47,6 +53,45 @@ def test_of_a_branch_it_is_any_version(target: str, origin: str, part: Part) -> 
     driver = make_stack(driver={"version": None, "branch": "550"}).driver
 
     assert part_of(driver, record(Phase.DONE, target=target, origin=origin)) is part
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ChangeKind if kind is not ChangeKind.DRIVER])
+@pytest.mark.parametrize("phase", [None, Phase.SWAP, Phase.FAILED])
+def test_what_changes_later_and_keeps_the_driver_hides_no_upgrade(kind: ChangeKind, phase: Phase | None) -> None:
+    """After a change of the interface, or of MIG devices, `rollback` found no upgrade any more."""
+    interface = GpuInterface.DRA if kind is ChangeKind.INTERFACE else None
+    changes: dict[str, Any] = {"kind": kind, "interface": interface, "boot": "b2"}
+    before = CHANGED
+    for _ in range(2):  # it is remembered by the record of one such change, and by that of the next one
+        node = state(
+            "n1",
+            view("n1", before),
+            target=NEW,
+            origin=NEW,
+            **changes,
+        )
+        begun = begin(node, NOON)
+        assert isinstance(begun, Write)
+        assert begun.record is not None
+        assert begun.record.origin == NEW, "the way back of this change does not lead to another driver"
+        found = begun.record
+        if phase is not None:  # cut short, or failed, and begun anew
+            cut_short = view("n1", replace(found, phase=phase))
+            again = begin(state("n1", cut_short, target=NEW, origin=NEW, **changes), NOON)
+            assert isinstance(again, Write)
+            assert again.record is not None
+            found = again.record
+        before = found.entering(Phase.DONE, NOON)
+    assert part_of(make_stack(driver={"version": NEW}).driver, before) is Part.TO_RETURN
+
+
+def test_another_driver_makes_the_one_before_it_the_one_to_go_back_to() -> None:
+    kept = record(Phase.DONE, target=OLD, origin=OLD, upgraded_from=OLDER, kind=ChangeKind.INTERFACE)
+    node = state("n1", view("n1", kept), target=NEW, origin=OLD)
+    begun = begin(node, NOON)
+    assert isinstance(begun, Write)
+    assert begun.record is not None
+    assert begun.record.before_upgrade == OLD
 
 
 @pytest.mark.parametrize("driver", [{"enabled": False}, {"version": None}])

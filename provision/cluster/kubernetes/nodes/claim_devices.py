@@ -125,9 +125,9 @@ def _request(name: str, places: Mapping[str, _Here]) -> Iterator[Said]:
     ranked = sorted(groups.values(), key=lambda nodes: len(places[nodes[0]].why))
     for nodes in ranked[:GROUPS_SHOWN]:
         here = places[nodes[0]]
-        several = f"{len(here.fitting)} of {here.needed} that are needed; " if here.needed > 1 else ""
-        why = "; ".join(f"{_devices(names, len(nodes))}: {each}" for each, names in here.why)
-        yield Said("node", f"{named(sorted(nodes))}: {several}{why}")
+        several = [f"{len(here.fitting)} of {here.needed} that are needed"] if here.needed > 1 else []
+        why = [*several, *(f"{_devices(names, len(nodes))}: {each}" for each, names in here.why)]
+        yield Said("node", f"{named(sorted(nodes))}: {'; '.join(why)}")
     if rest := sum(map(len, ranked[GROUPS_SHOWN:])):
         yield Said("node", f"and {rest} more, for other reasons")
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from provision.cluster.kubernetes.nodes.fit import is_tolerated
 from provision.cluster.kubernetes.nodes.selectors import NotJudgedError, NotThereError, Seen, parse
@@ -32,7 +32,10 @@ if TYPE_CHECKING:
         Selector,
     )
 
-    Key = tuple[str, str, str]  # driver, pool, and device or set of counters
+    Key = tuple[str, str, str]  # driver, pool, device: as allocations have it
+    SetKey = tuple[str, str, str, str]  # driver, pool, node, set of counters
+
+_Name = TypeVar("_Name")
 
 ANYWHERE: Final = "(several nodes)"
 _KEEPS_OFF: Final = frozenset({"NoSchedule", "NoExecute"})
@@ -74,6 +77,10 @@ class Published:
         """Which one it is, as allocations name it."""
         return self.driver, self.pool, self.device.name
 
+    def set_key(self, counter_set: str) -> SetKey:
+        """Which set of counters it draws on: a pool of one node is that node's alone, whatever others call theirs."""
+        return self.driver, self.pool, self.node, counter_set
+
     def attribute(self, name: str) -> str | None:
         """Return an attribute by its full name, None where it has none."""
         domain, _, own = name.rpartition("/")
@@ -100,14 +107,15 @@ class Judgement:
 class Pools:
     """What may be given, and what claims have of it.
 
-    ``holders`` are claims that have a device, or draw on a set of counters; ``taken`` how much of its capacities, and
-    ``left`` what there is of each counter of a set. ``troubles`` are pools of which the scheduler gives nothing.
+    ``holders`` are claims that have a device, ``taken`` how much of its capacities; ``drawing`` are claims that draw on
+    a set of counters, ``left`` what there is of each. ``troubles`` are pools of which the scheduler gives nothing.
     """
 
     devices: tuple[Published, ...]
     holders: Mapping[Key, tuple[str, ...]]
     taken: Mapping[Key, Mapping[str, Fraction]]
-    left: Mapping[Key, Mapping[str, Fraction]]
+    drawing: Mapping[SetKey, tuple[str, ...]]
+    left: Mapping[SetKey, Mapping[str, Fraction]]
     troubles: tuple[str, ...] = ()
 
 
@@ -128,21 +136,26 @@ def pools_of(slices: Iterable[DescribedSlice], claims: Iterable[ResourceClaim]) 
         for of in (each.spec for each in given)
         for each in of.devices
     )
-    left: dict[Key, dict[str, Fraction]] = {
-        (of.driver, of.pool.name, each.name): {name: _number(counter.value) for name, counter in each.counters.items()}
+    left: dict[SetKey, dict[str, Fraction]] = {
+        (of.driver, of.pool.name, of.node_name or ANYWHERE, each.name): {
+            name: _number(counter.value) for name, counter in each.counters.items()
+        }
         for of in (each.spec for each in given)
         for each in of.shared_counters
     }
-    drawing: dict[Key, list[str]] = defaultdict(list)
+    drawing: dict[SetKey, list[str]] = defaultdict(list)
     for one in devices:
         for draws in one.device.consumes_counters if one.key in holders else ():
-            key = (one.driver, one.pool, draws.counter_set)
-            drawing[key] += holders[one.key]
+            drawn = one.set_key(draws.counter_set)
+            drawing[drawn] += holders[one.key]
             for name, counter in draws.counters.items():
-                if name in left.get(key, {}):
-                    left[key][name] -= _number(counter.value)
-    named = {key: tuple(dict.fromkeys(names)) for key, names in (*holders.items(), *drawing.items())}
-    return Pools(devices, named, taken, left, troubles)
+                if name in left.get(drawn, {}):
+                    left[drawn][name] -= _number(counter.value)
+    return Pools(devices, _once(holders), taken, _once(drawing), left, troubles)
+
+
+def _once(names: Mapping[_Name, Iterable[str]]) -> dict[_Name, tuple[str, ...]]:
+    return {key: tuple(dict.fromkeys(each)) for key, each in names.items()}
 
 
 def _complete(slices: Iterable[DescribedSlice]) -> tuple[list[DescribedSlice], tuple[str, ...]]:
@@ -245,11 +258,11 @@ def _held(request: ExactRequest, device: Published, pools: Pools) -> Iterator[st
         if _own(name, device.driver) not in {_own(each, device.driver) for each in device.device.capacity}:
             yield f"it has no capacity {name}"
     for each in device.device.consumes_counters:
-        key = (device.driver, device.pool, each.counter_set)
+        key = device.set_key(each.counter_set)
         for name, counter in each.counters.items():
             left = pools.left.get(key, {}).get(name, _NOTHING)
             if left < (needed := _number(counter.value)):
-                by = f", by {few(pools.holders[key], _HOLDERS)}" if key in pools.holders else ""
+                by = f", by {few(pools.drawing[key], _HOLDERS)}" if key in pools.drawing else ""
                 yield f"counter {name} of {each.counter_set} has {_shown(left)} left{by}, and it takes {_shown(needed)}"
 
 

@@ -323,7 +323,8 @@ def explain_node(candidate: Candidate, invocation: Invocation = BARE) -> PodReas
         room = candidate.room(resource)
         held = "how many are held is not known" if room.held is None else f"{room.held} held, {room.free} free"
         do = "" if room.free or not room.gives else _FULL.format(quoted=shlex.quote(name))
-        said.append(Said("has", f"{room.has} {resource}, {room.gives} can be given, {held}", do))
+        size = " if they are of the smallest profile" if room.are_smallest else ""
+        said.append(Said("has", f"{room.has} {resource}{size}, {room.gives} can be given, {held}", do))
     if not any(resources.values()):
         do = invocation.complete(_NO_GPU, [name])
         said.append(Said("has", "no GPU: none is registered with its kubelet", do))

@@ -23,6 +23,7 @@ class Allocated(ApiObject, frozen=True, kw_only=True):
     device: str = ""
     admin_access: bool | None = None
     consumed_capacity: dict[str, str] = {}
+    tolerations: tuple[Toleration, ...] = ()
 
 
 class AllocatedDevices(ApiObject, frozen=True, kw_only=True):
@@ -208,6 +209,20 @@ class Capacity(ApiObject, frozen=True, kw_only=True):
     request_policy: RequestPolicy | None = None
 
 
+class Consumption(ApiObject, frozen=True, kw_only=True):
+    """What a device takes of a set of counters."""
+
+    counter_set: str = ""
+    counters: dict[str, Capacity] = {}
+
+
+class CounterSet(ApiObject, frozen=True, kw_only=True):
+    """Counters of which devices of a pool take parts."""
+
+    name: str = ""
+    counters: dict[str, Capacity] = {}
+
+
 class PublishedDevice(ApiObject, frozen=True, kw_only=True):
     """A device of a slice; with ``allow_multiple_allocations`` several claims may have parts of its ``capacity``."""
 
@@ -215,6 +230,7 @@ class PublishedDevice(ApiObject, frozen=True, kw_only=True):
     taints: tuple[DeviceTaint, ...] = ()
     capacity: dict[str, Capacity] = {}
     allow_multiple_allocations: bool | None = None
+    consumes_counters: tuple[Consumption, ...] = ()
 
 
 class Pool(ApiObject, frozen=True, kw_only=True):
@@ -231,6 +247,7 @@ class ResourceSliceSpec(ApiObject, frozen=True, kw_only=True):
     node_name: str = ""
     pool: Pool = Pool()
     devices: tuple[PublishedDevice, ...] = ()
+    shared_counters: tuple[CounterSet, ...] = ()
 
 
 class ResourceSlice(ApiObject, frozen=True, kw_only=True):
@@ -254,25 +271,10 @@ class Attribute(ApiObject, frozen=True, kw_only=True, rename={"number": "int", "
         return next((each for each in (self.string, self.number, self.flag, self.version) if each is not None), None)
 
 
-class Consumption(ApiObject, frozen=True, kw_only=True):
-    """What a device takes of a set of counters."""
-
-    counter_set: str = ""
-    counters: dict[str, Capacity] = {}
-
-
-class CounterSet(ApiObject, frozen=True, kw_only=True):
-    """Counters of which devices of a pool take parts."""
-
-    name: str = ""
-    counters: dict[str, Capacity] = {}
-
-
 class DescribedDevice(PublishedDevice, frozen=True, kw_only=True):
     """A device with what selectors go by."""
 
     attributes: dict[str, Attribute] = {}
-    consumes_counters: tuple[Consumption, ...] = ()
 
 
 class DescribedPool(Pool, frozen=True, kw_only=True):

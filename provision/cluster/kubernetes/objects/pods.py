@@ -27,6 +27,7 @@ class Toleration(ApiObject, frozen=True, kw_only=True):
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
+    toleration_seconds: int | None = None  # None: for ever
 
 
 class EmptyDir(ApiObject, frozen=True, kw_only=True):

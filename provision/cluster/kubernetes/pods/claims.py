@@ -1,4 +1,4 @@
-"""Says which drivers allocated a pod's ResourceClaims: whether a pod has a GPU by dynamic resource allocation."""
+"""Says what a pod's ResourceClaims were given: whether a pod has a GPU by dynamic resource allocation."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from provision.cluster.kubernetes.api.client import NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import Request, StatusError
 from provision.cluster.kubernetes.objects.claims import ResourceClaim
 from provision.cluster.kubernetes.objects.core import ApiGroup
+from provision.cluster.kubernetes.pods.gpu_pods import Given, given_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 _GROUP: Final = "/apis/resource.k8s.io"
 _REST_S: Final = 2.0  # between two lists: pods whose claims are still to be allocated ask again and again
-_NO_DRIVERS: Final[frozenset[str]] = frozenset()
 
 
 class ClaimReader:
@@ -34,20 +34,20 @@ class ClaimReader:
         self._api = api
         self._clock = clock
         self._mutex = threading.Lock()
-        self._known: dict[tuple[str, str], frozenset[str]] = {}
+        self._known: dict[tuple[str, str], Given] = {}
         self._listed: float | None = None
         self._path: str | None = None
         self._is_blind = False
 
-    def drivers_of(self, namespace: str, name: str) -> frozenset[str] | None:
-        """Return the drivers of a claim, nothing while it is not allocated; None where claims cannot be read."""
+    def given(self, namespace: str, name: str) -> Given | None:
+        """Return what a claim was given, nothing while it is not allocated; None where claims cannot be read."""
         with self._mutex:
             known = self._known.get((namespace, name))
-            if known:
+            if known is not None and known.drivers:
                 return known
             if not self._is_blind:
                 self._look(namespace, name)
-            return None if self._is_blind else self._known.get((namespace, name), _NO_DRIVERS)
+            return None if self._is_blind else self._known.get((namespace, name), Given())
 
     def _look(self, namespace: str, name: str) -> None:
         """Look at all claims, or shortly after that at the one alone."""
@@ -61,7 +61,7 @@ class ClaimReader:
         except (StatusError, ForbiddenError, RefusedError):
             self._is_blind = True
             return
-        found = {(claim.metadata.namespace, claim.metadata.name): claim.drivers for claim in claims}
+        found = {(claim.metadata.namespace, claim.metadata.name): given_of(claim) for claim in claims}
         self._known = found if is_due else {**self._known, **found}
         self._listed = now if is_due else self._listed
 

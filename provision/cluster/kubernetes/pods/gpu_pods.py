@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from math import inf
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from provision.cluster.kubernetes.pods.pod_rules import DRAIN_SKIP, NOTHING, PodRules, tolerates
+from provision.cluster.kubernetes.pods.pod_rules import DRAIN_SKIP, NOTHING, PodRules, tolerates, tolerates_taint
 from provision.declaration.spec.model import DaemonSets
 from provision.declaration.spec.text.excerpt import few
 from provision.rollout.model import GpuPod
@@ -15,6 +16,7 @@ from provision.rollout.model import GpuPod
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from provision.cluster.kubernetes.objects.claims import Allocated, ResourceClaim
     from provision.cluster.kubernetes.objects.core import OwnerReference
     from provision.cluster.kubernetes.objects.pods import AskedPod, Container, Pod
 
@@ -22,16 +24,26 @@ DRIVER: Final = "gpu.nvidia.com"  # of claims of whole GPUs and their parts
 NVIDIA: Final = "nvidia.com"  # every extended resource and every DRA driver of this domain is about GPUs
 _RESOURCES: Final = f"{NVIDIA}/"
 MIRROR: Final = "kubernetes.io/config.mirror"  # annotation of a kubelet's static pod: evicting its mirror stops nothing
+FOR_EVER: Final = inf
+_ENDS: Final = "NoExecute"  # effect of the taint on devices that ends pods
 FINISHED: Final = frozenset({"Succeeded", "Failed"})  # their containers have ended, their devices are free
 NODE_JOB: Final = "grapnel.dev/node-job"  # label of the pod that changes the node: it is not in its own way
 NODE_DAEMON: Final = "grapnel.dev/node-daemon"  # label of the daemon where it is a pod: a node is released by it
 _NONE: Final = re.compile(r"\+?0*(\.0*)?([A-Za-z]*|[eE][+-]?[0-9]+)")  # a quantity of nothing, such as "0" or "0k"
 
-# Tells the DRA drivers that allocated a claim, by its namespace and name; None where that cannot be known.
-Claims = Callable[[str, str], "frozenset[str] | None"]
+
+class Given(NamedTuple):
+    """What is known of a claim: the DRA drivers that allocated it, and for how many seconds it tolerates our taint."""
+
+    drivers: frozenset[str] = frozenset()
+    tolerates_s: float = 0.0
 
 
-def unknown(_namespace: str, _name: str) -> frozenset[str] | None:
+# Tells what a claim was given, by its namespace and name; None where that cannot be known.
+Claims = Callable[[str, str], "Given | None"]
+
+
+def unknown(_namespace: str, _name: str) -> Given | None:
     """Know no claim: a pod with any counts as one with a GPU."""
     return None
 
@@ -115,8 +127,9 @@ def pod_use(pod: Pod, rules: PodRules, claims: Claims = unknown) -> PodUse | Non
     if not has_gpu and not is_selected:
         return None
     found = drained_pod(pod, rules)
-    if rules.taints and any(DRIVER in _drivers(name, pod, claims) for name in claim_names(pod)):
-        found = replace(found, is_by_claims=True)
+    given = [_given(name, pod, claims) for name in claim_names(pod)] if rules.taints else []
+    if ends := [each.tolerates_s for each in given if DRIVER in each.drivers]:
+        found = replace(found, is_by_claims=min(ends) < FOR_EVER, tolerates_s=min(ends))
     is_own = not found.is_mirror_or_daemon and not _is_daemon(pod.metadata.controller)  # those of DaemonSets never end
     is_job = is_own and (is_selected or (has_gpu and bool(found.only_waited)))
     if not (has_gpu or is_job):
@@ -126,7 +139,7 @@ def pod_use(pod: Pod, rules: PodRules, claims: Claims = unknown) -> PodUse | Non
 
 
 def _nothing_where_unknown(claims: Claims) -> Claims:
-    return lambda namespace, name: claims(namespace, name) or frozenset()
+    return lambda namespace, name: claims(namespace, name) or Given()
 
 
 def _is_grapnels(pod: Pod, rules: PodRules) -> bool:
@@ -231,14 +244,31 @@ def claim_names(pod: Pod | AskedPod) -> list[str]:
     return named if extended is None else [*named, extended.resource_claim_name]
 
 
-def _drivers(name: str, pod: Pod, claims: Claims) -> frozenset[str]:
-    """Return the drivers of a claim, as far as they are known."""
-    return (claims(pod.metadata.namespace, name) if name else None) or frozenset()
+def _given(name: str, pod: Pod, claims: Claims) -> Given:
+    """Return what a claim was given, as far as that is known."""
+    return (claims(pod.metadata.namespace, name) if name else None) or Given()
 
 
 def _is_gpu_claim(name: str, pod: Pod, claims: Claims) -> bool:
-    drivers = claims(pod.metadata.namespace, name) if name else frozenset()
-    return drivers is None or any(driver == NVIDIA or driver.endswith(f".{NVIDIA}") for driver in drivers)
+    given = claims(pod.metadata.namespace, name) if name else Given()
+    return given is None or any(driver == NVIDIA or driver.endswith(f".{NVIDIA}") for driver in given.drivers)
+
+
+def given_of(claim: ResourceClaim) -> Given:
+    """Return what a claim was given. Kubernetes ends its pods at the first device that tolerates our taint no more."""
+    times = [_tolerates(each) for each in claim.results if each.driver == DRIVER]
+    return Given(claim.drivers, min(times, default=0.0))
+
+
+def _tolerates(device: Allocated) -> float:
+    """Return for how many seconds a device of a claim tolerates our taint, as Kubernetes has it.
+
+    A toleration that names no effect is none of NoExecute here, other than with pods.
+    """
+    every = [each for each in device.tolerations if each.effect == _ENDS and tolerates_taint(each)]
+    if any(each.toleration_seconds is None for each in every):
+        return FOR_EVER
+    return float(max(0, min((each.toleration_seconds or 0 for each in every), default=0)))
 
 
 def _is_daemon(controller: OwnerReference | None) -> bool:

@@ -107,9 +107,10 @@ def pod_rules(stacks: Collection[StackSpec]) -> PodRules:
 
 def tolerates(tolerations: Iterable[Toleration]) -> bool:
     """Tell whether a pod may be started on a node that has our taint."""
-    return any(
-        each.key in (NOTHING, TAINT)
-        and each.effect in (NOTHING, TAINT_EFFECT)
-        and (each.operator == "Exists" or (bool(each.key) and not each.value))
-        for each in tolerations
-    )
+    return any(each.effect in (NOTHING, TAINT_EFFECT) and tolerates_taint(each) for each in tolerations)
+
+
+def tolerates_taint(toleration: Toleration) -> bool:
+    """Tell whether a toleration is about our taint, of which effect ever: it has no value."""
+    is_by_key = bool(toleration.key) and not toleration.value
+    return toleration.key in (NOTHING, TAINT) and (toleration.operator == "Exists" or is_by_key)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lab.podresources.proto import api_pb2
 from plugin.base.errors import KubeletError
-from plugin.kubelet.cdi_names import memory_name, mps_name, qualified
+from plugin.kubelet.cdi_names import MemoryPart, memory_name, mps_name, qualified
 from plugin.kubelet.pod_resources.api import ListPodResourcesResponse
 from plugin.kubelet.pod_resources.attribution import CLAIM, DeviceAssignment, PodContainer, holders_by_uuid
 from plugin.kubelet.pod_resources.client import assignments_of, list_assignments
@@ -65,11 +65,12 @@ def test_devices_of_claims_are_told_by_their_uuids_and_those_of_other_drivers_ar
         resource = api_pb2.ClaimResource(driver_name="gpu.nvidia.com", pool_name="n1", cdi_devices=devices)
         return api_pb2.DynamicResource(claim_name="gpu-x7k2p", claim_namespace="ml", claim_resources=[resource])
 
+    parts = [memory_name(MemoryPart("GPU-3", 4096, number)) for number in (0, 0, 1)]  # one of them told twice
     container = api_pb2.ContainerResources(
         name="main",
         dynamic_resources=[
             claimed(qualified("GPU-1"), qualified("MIG-GPU-2/1/0")),
-            claimed(*map(qualified, ("GPU-3", mps_name("GPU-3"), memory_name("GPU-3", 4096), "memory-x-GPU-3"))),
+            claimed(*map(qualified, ("GPU-3", mps_name("GPU-3"), *parts, "memory-x-GPU-3", "memory-1.x-GPU-3"))),
             claimed("k8s.gpu.nvidia.com/claim=1-gpu-0", "dra.net/nic=0"),
         ],
     )
@@ -79,7 +80,7 @@ def test_devices_of_claims_are_told_by_their_uuids_and_those_of_other_drivers_ar
     found = parse(answer.SerializeToString())
     assert found == (
         DeviceAssignment(who, f"{CLAIM}gpu-x7k2p", ("GPU-1", "MIG-GPU-2/1/0")),
-        DeviceAssignment(who, f"{CLAIM}gpu-x7k2p", ("GPU-3",), (("GPU-3", 4096),)),
+        DeviceAssignment(who, f"{CLAIM}gpu-x7k2p", ("GPU-3",), (("GPU-3", 4096), ("GPU-3", 4096))),
     )
     assert holders_by_uuid(found, ()) == {"GPU-1": (who,), "MIG-GPU-2/1/0": (who,), "GPU-3": (who,)}
     assert not Held(found)  # who keeps others from a device by a claim, the daemon itself knows

@@ -78,7 +78,8 @@ class DeviceTaints:
             seen = self._tainted.get(pod.node)
             if seen is None or self._clock() - seen >= _REST_S:  # somebody may have deleted it
                 self._create(pod.node)
-        reason = f"Kubernetes ends it by DeviceTaintRule {name_of(pod.node)}, once it tolerates {TAINT} no longer"
+        time = f" ({pod.tolerates_s:g} s)" if pod.tolerates_s else ""
+        reason = f"Kubernetes ends it by DeviceTaintRule {name_of(pod.node)}, once it tolerates {TAINT} no longer{time}"
         return Eviction(outcome=EvictionOutcome.BLOCKED, reason=reason)
 
     def ends(self, pod: GpuPod) -> bool:

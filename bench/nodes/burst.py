@@ -1,0 +1,209 @@
+"""Measures a burst of pods with claims beside the same burst by our own device plugin, on a real Kubernetes.
+
+    python bench/nodes/burst.py [--rounds 3] [--pods 50] [--name bench-burst] [--strict]
+
+Four nodes with 16 GPUs and containerd 2, each pod with a GPU of its own. All nodes change over between two bursts, so
+both kinds have the same nodes, and the rounds alternate which comes first. A claim is made of a template for each pod;
+a pod by the device plugin names the RuntimeClass, as people write them. Needs root and the payload.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from bench.stage.api import NODES, PODS, Client, Object, Seen, watching
+from bench.stage.figures import Spread, in_turn
+from bench.stage.pods import STAY, cpu_s
+from lab.cluster import Cluster, ClusterError, Engine
+from lab.cluster.project import apply_project, write_project
+from lab.cluster.spec import ClusterNode, ClusterSpec
+from lab.cluster.status import RESOURCE
+from lab.machine.errors import LabError
+from plugin.dra.slices import PATH as SLICES
+from tests.e2e.manifests import HANDLER, container, pod
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from bench.stage.api import Watch
+    from lab.nodes import Node
+
+ROOT = Path(__file__).resolve().parents[2]
+GPUS = 16
+SPEC = ClusterSpec(tuple(ClusterNode(f"n{number}", engine=Engine.CONTAINERD_2, gpus=GPUS) for number in (1, 2, 3, 4)))
+KUBECONFIG = "/etc/kubernetes/kubelet.kubeconfig"
+DRIVER, TEMPLATE = "gpu.nvidia.com", "burst"
+BY_PLUGIN, BY_CLAIMS = KINDS = ("devicePlugin", "dra")
+LIMIT = 1.10  # of the device plugin's time
+WARM_UP = 1
+_CHANGED_S = 120.0
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Burst:
+    """Seconds from the first pod's creation until half of them and until all of them ran; the nodes' CPU till then."""
+
+    half_s: float
+    all_s: float
+    cpu_s: float
+
+    def __str__(self) -> str:
+        return f"half {self.half_s:6.2f} s, all {self.all_s:6.2f} s, CPU {self.cpu_s:6.2f} s"
+
+
+def main() -> int:
+    """Start a cluster, measure, remove it; exit status 0, or 1 with the reason."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--pods", type=int, default=50, help=f"of a burst, at most {GPUS * len(SPEC.nodes)}")
+    parser.add_argument("--name", default="bench-burst", help="of the cluster")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 where the limit is exceeded")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, _interrupt)  # the cluster is not left behind
+    cluster = Cluster(options.name)
+    try:
+        cluster.down()
+        try:
+            cluster.up(SPEC)
+            with tempfile.TemporaryDirectory(prefix="grapnel-bench-") as folder:
+                is_within = measure(cluster, Path(folder), options.rounds, options.pods)
+        finally:
+            cluster.down()
+    except LabError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("bench: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    return 1 if options.strict and not is_within else 0
+
+
+def measure(cluster: Cluster, folder: Path, rounds: int, count: int) -> bool:
+    """Print the figures, and say whether the limit is kept."""
+    write_project(cluster, folder)
+    apply_project(cluster, folder, log=folder / "apply.log")
+    classes = (ROOT / "deploy/dra/deviceclasses.yaml").read_text()
+    cluster.control_plane.kubectl(["apply", "-f", "-"], input_text=classes)
+    cluster.control_plane.kubectl(["create", "-f", "-"], input_text=json.dumps(_template()))
+    api, nodes = cluster.control_plane.api, list(cluster.site.nodes())
+    taken: dict[str, list[Burst]] = {kind: [] for kind in KINDS}
+    with closing(Client(api)) as client, watching(api, PODS) as watch:
+        for number in range(rounds + WARM_UP):
+            for kind in in_turn(KINDS, number):
+                _change_over(client, nodes, kind)
+                manifests = [_pod(f"{kind.lower()}-{number}-{each}", kind) for each in range(count)]
+                burst = _burst(client, watch, nodes, manifests)
+                print(f"{kind:13} {burst}", flush=True)
+                if number >= WARM_UP:
+                    taken[kind].append(burst)
+    return show(taken, count)
+
+
+def _template() -> Object:
+    request = {"name": "gpu", "exactly": {"deviceClassName": DRIVER}}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": TEMPLATE},
+        "spec": {"spec": {"devices": {"requests": [request]}}},
+    }
+
+
+def _pod(name: str, kind: str) -> Object:
+    if kind == BY_PLUGIN:
+        return pod(name, container(script=STAY, gpus=1), runtime_class=HANDLER)
+    found = pod(name, {**container(script=STAY), "resources": {"claims": [{"name": "gpu"}]}}, runtime_class="")
+    found["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": TEMPLATE}]
+    return found
+
+
+def _change_over(client: Client, nodes: list[Node], kind: str) -> None:
+    """Declare an interface on all nodes, and wait until the scheduler can see all GPUs by it."""
+    for node in nodes:
+        path = node.root / "etc/grapnel/node.json"
+        keys = {"interface": kind, "kubernetesApi": KUBECONFIG, "nodeName": node.name}
+        path.write_text(json.dumps({**json.loads(path.read_text()), **keys}))
+        node.run(["systemctl", "reload", "grapnel-node"])
+    wanted = (GPUS * len(nodes), 0) if kind == BY_PLUGIN else (0, GPUS * len(nodes))
+    deadline = time.monotonic() + _CHANGED_S
+    while (found := _offered(client)) != wanted:
+        if time.monotonic() > deadline:
+            raise ClusterError(f"{kind}: {found} GPUs are offered by device plugin and by claims, not {wanted}")
+        time.sleep(0.5)
+
+
+def _offered(client: Client) -> tuple[int, int]:
+    nodes, slices = client.call("GET", NODES)["items"], client.call("GET", SLICES)["items"]
+    by_plugin = sum(int(node["status"]["allocatable"].get(RESOURCE, 0)) for node in nodes)
+    return by_plugin, sum(len(each["spec"].get("devices") or ()) for each in slices)
+
+
+def _burst(client: Client, watch: Watch, nodes: list[Node], manifests: list[Object]) -> Burst:
+    """Create all pods as fast as the API server takes them, wait until they run, and until they are gone."""
+    mark, cpu, began = watch.mark(), sum(map(cpu_s, nodes)), time.monotonic()
+    for manifest in manifests:
+        client.create_pod(manifest)
+    names = [manifest["metadata"]["name"] for manifest in manifests]
+    running = [_until(watch, mark, name, "runs") - began for name in names]
+    used = sum(map(cpu_s, nodes)) - cpu
+    for name in names:
+        client.delete_pod(name)
+    for name in names:
+        _until(watch, mark, name, "is gone")
+    return Burst(median(running), max(running), used)
+
+
+def _until(watch: Watch, mark: int, name: str, what: str) -> float:
+    """Return the time at which a pod ran, or was gone."""
+
+    def is_so(seen: Seen) -> bool:
+        return seen.name == name and (seen.kind == "DELETED" if what == "is gone" else _runs(seen.body))
+
+    return watch.wait(f"pod {name} {what}", is_so, mark).moment
+
+
+def _runs(body: Object) -> bool:
+    return str(body["status"]["phase"]) == "Running"
+
+
+def show(taken: dict[str, list[Burst]], count: int) -> bool:
+    """Print the table; say whether claims take no more than they may."""
+    rounds = len(taken[BY_PLUGIN])
+    print(
+        f"\n{count} pods created at once -> running: s, min/med/max of {rounds} bursts; load {os.getloadavg()[0]:.1f}"
+    )
+    print(f"{'':14}{'half of them':>21}{'all of them':>21}{'CPU of the nodes':>21}")
+    for kind, bursts in taken.items():
+        columns = [Spread.of(getattr(each, field) for each in bursts) for field in ("half_s", "all_s", "cpu_s")]
+        print(f"{kind:14}" + "".join(f"{spread.show(1):>21}" for spread in columns))
+    ratios = {
+        field: median(getattr(each, field) for each in taken[BY_CLAIMS])
+        / median(getattr(each, field) for each in taken[BY_PLUGIN])
+        for field in ("half_s", "all_s", "cpu_s")
+    }
+    print(f"{'ratio':14}" + "".join(f"{ratio:21.2f}" for ratio in ratios.values()))
+    is_kept = bool(ratios["all_s"] <= LIMIT)
+    print(f"by claims, all of them: at most {LIMIT:.2f} of the device plugin's: {'kept' if is_kept else 'EXCEEDED'}")
+    return is_kept
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

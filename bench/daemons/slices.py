@@ -51,6 +51,7 @@ LEASE_S = 10.0  # how often each kubelet writes that it lives: what a cluster be
 TAINT_LIMIT_S = 2.0
 OF_CLAIMS = ("resourceslices", "nodes", "resourceclaims", "resourceclaims/status")
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
+_GRACE_S = 3600  # no controller writes of a Node meanwhile that its kubelet is silent
 _SETTLED_S = 3.0  # without a request, and what happened is over
 _FLOOR, _TAINT = "XID error -> list of the device plugin", "XID error -> taint in the API server"
 
@@ -138,7 +139,7 @@ def requests(folder: Path, release: Release, control_plane: ControlPlane, quiet_
     print(f"\n{'requests of a node':36} {'in all':>14} {'writes':>7}")
     for what, found in {f"nothing, {quiet_s:g} s long": quiet, **happened}.items():
         told = ", ".join(f"{count} {name}" for name, count in sorted(found.items()))
-        print(f"{what:36} {_total(found):>14} {_writes(found):>7}   {told}")
+        print(f"{what:36} {_total(found):>14} {_writes(found):>7}   {told}".rstrip())
     _reckon(happened)
     is_kept = not quiet
     print(f"while nothing happens nothing is asked, watches aside: {verdict(is_kept=is_kept)}")
@@ -206,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{machine(sys.executable)}, load {os.getloadavg()[0]:.1f}", flush=True)
     with (
         tempfile.TemporaryDirectory(prefix="grapnel-bench-") as name,
-        ControlPlane(Path(name, "control-plane")).running() as control_plane,
+        ControlPlane(Path(name, "control-plane"), node_grace_s=_GRACE_S).running() as control_plane,
     ):
         folder = Path(name)
         release = Release(folder / "release")

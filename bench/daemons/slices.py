@@ -52,6 +52,7 @@ TAINT_LIMIT_S = 2.0
 OF_CLAIMS = ("resourceslices", "nodes", "resourceclaims", "resourceclaims/status")
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
 _GRACE_S = 3600  # no controller writes of a Node meanwhile that its kubelet is silent
+_OF_KUBELET = Counter({"DELETE resourceslices": 1})  # when it starts: of all of its node's
 _SETTLED_S = 3.0  # without a request, and what happened is over
 _FLOOR, _TAINT = "XID error -> list of the device plugin", "XID error -> taint in the API server"
 
@@ -134,7 +135,7 @@ def requests(folder: Path, release: Release, control_plane: ControlPlane, quiet_
             "a GPU breaks": counted.during(lambda: state.update(driver.subject.library, partial(_xid, index=0))),
             "another driver is loaded": counted.during(lambda: _change_driver(driver)),
             "the daemon is killed and starts": counted.during(lambda: _restart_daemon(driver)),
-            "the kubelet starts again": counted.during(lambda: _restart_kubelet(control_plane, driver)),
+            "the kubelet starts again": counted.during(lambda: _restart_kubelet(control_plane, driver)) - _OF_KUBELET,
         }
     print(f"\n{'requests of a node':36} {'in all':>14} {'writes':>7}")
     for what, found in {f"nothing, {quiet_s:g} s long": quiet, **happened}.items():

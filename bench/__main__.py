@@ -32,6 +32,7 @@ ALONE = (
     "hook",
     "plugin",
     "daemons/claims",
+    "daemons/slices",
     "preference",
     "provision",
     "rollout",
@@ -41,7 +42,7 @@ ALONE = (
     "gpushare",
     "scale",
 )
-BENCHMARKS = (*ALONE, "apply", "bare", "driver", "upgrade", "cluster")
+BENCHMARKS = (*ALONE, "apply", "bare", "driver", "upgrade", "cluster", "burst")
 
 
 def run(script: str, *arguments: str) -> None:
@@ -79,6 +80,8 @@ def bench_on_nodes(names: Sequence[str]) -> None:
         if "cluster" in names:
             site.destroy()
             run("nodes/cluster.py", "--name", site.name)
+        if "burst" in names:
+            run("nodes/burst.py", "--name", f"{site.name}-burst")
     finally:
         Cluster(site.name).down()  # the site too; an interrupted script has no time to clean up itself
 

@@ -23,11 +23,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.daemons.calls import in_rounds, timed
 from bench.daemons.process import memory_of
-from bench.daemons.subjects import Release, ours, running
+from bench.daemons.subjects import Release, Subject, ours, running
 from bench.daemons.verdict import percentile_99
 from lab.cluster import ControlPlane
 from lab.kubelet import Kubelet
 from lab.kubelet.claims import DraKubelet, create_allocated, published
+from tests.plugin.node_object.real_cluster import register
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -40,18 +41,36 @@ _READY_S = 30.0
 
 
 class Driver(DraKubelet):
-    """A daemon that gives GPUs to claims, and a claim for each: what the kubelet asks of it."""
+    """A daemon that gives GPUs to claims, and the kubelet that has taken it; `allocate` first, then prepare."""
 
-    def __init__(self, control_plane: ControlPlane, root: Path) -> None:
-        super().__init__(root)
-        _wait(lambda: self.sockets)
-        self.connect()
-        self.take()
-        self.devices = _wait(
+    def __init__(self, control_plane: ControlPlane, subject: Subject, config: Path) -> None:
+        super().__init__(subject.kubelet_root)
+        self.subject, self.config = subject, config
+        self._control_plane = control_plane
+        self.uids: list[str] = []
+        self.start()
+        self.devices = wait(
             lambda: [row["name"] for each in published(control_plane, NODE) for row in each["spec"]["devices"]]
         )
+
+    def start(self) -> None:
+        """Start a daemon, and take it."""
+        before = set(self.sockets)
+        self.process = self.subject.start()
+        wait(lambda: [each for each in self.sockets if each not in before] if len(self.sockets) == 1 else [])
+        self.hang_up()
+        self.connect()
+        self.take()
+
+    def kill(self) -> None:
+        """End the daemon at once."""
+        self.process.kill()
+        self.process.wait()
+
+    def allocate(self) -> None:
+        """Make a claim for each device, as the scheduler leaves it."""
         self.uids = [
-            create_allocated(control_plane, NODE, f"claim-{number}", [device])
+            create_allocated(self._control_plane, NODE, f"claim-{number}", [device])
             for number, device in enumerate(self.devices)
         ]
 
@@ -66,7 +85,8 @@ class Driver(DraKubelet):
         self.unprepare(f"claim-{number}", self.uids[number])
 
 
-def _wait(look: Callable[[], list[Any]]) -> list[Any]:
+def wait(look: Callable[[], list[Any]]) -> list[Any]:
+    """Return what is found as soon as there is something."""
     deadline = time.monotonic() + _READY_S
     while not (found := look()):
         if time.monotonic() > deadline:
@@ -79,11 +99,11 @@ def measure(folder: Path, rounds: int) -> bool:
     """Print the figures, and say whether both limits are kept."""
     with ExitStack() as stack:
         control_plane = stack.enter_context(ControlPlane(folder / "control-plane").running())
-        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
-        control_plane.kubectl(["create", "-f", "-"], input_text=json.dumps(node))
         release = Release(folder / "release")
         plugin = stack.enter_context(running(ours(folder / "plugin", release, GPUS)))
-        driver, pid = stack.enter_context(_driver(folder / "driver", release, control_plane))
+        driver = stack.enter_context(driver_on(folder / "driver", release, control_plane))
+        driver.allocate()
+        pid = driver.process.pid
         numbers = iter(range(10**9))
 
         def prepare() -> float:
@@ -99,32 +119,34 @@ def measure(folder: Path, rounds: int) -> bool:
         more = memory_of(pid).pss - memory_of(plugin.pid).pss
         print(f"memory of the daemon     {memory_of(plugin.pid)} as a device plugin, {memory_of(pid)} with claims")
         p99 = percentile_99(taken["NodePrepareResources"])
-        print(f"a claim: p99 at most {LIMIT_MS:g} ms: {_verdict(is_kept=p99 <= LIMIT_MS)}")
-        print(f"memory: at most {LIMIT_MIB:g} MiB more: {more:.1f}: {_verdict(is_kept=more <= LIMIT_MIB)}")
+        print(f"a claim: p99 at most {LIMIT_MS:g} ms: {verdict(is_kept=p99 <= LIMIT_MS)}")
+        print(f"memory: at most {LIMIT_MIB:g} MiB more: {more:.1f}: {verdict(is_kept=more <= LIMIT_MIB)}")
         return p99 <= LIMIT_MS and more <= LIMIT_MIB
 
 
-def _verdict(*, is_kept: bool) -> str:
+def verdict(*, is_kept: bool) -> str:
+    """Say it."""
     return "kept" if is_kept else "EXCEEDED"
 
 
 @contextmanager
-def _driver(folder: Path, release: Release, control_plane: ControlPlane) -> Iterator[tuple[Driver, int]]:
-    """Start a daemon that gives GPUs to claims; end it."""
-    subject = ours(folder, release, GPUS)
-    kubeconfig = folder / "kubelet.conf"
+def driver_on(folder: Path, release: Release, control_plane: ControlPlane, gpus: int = GPUS) -> Iterator[Driver]:
+    """Start a daemon that gives GPUs to claims, on a node of its own; end it."""
+    register(control_plane, NODE)
+    subject = ours(folder, release, gpus)
+    kubeconfig, path = folder / "kubelet.conf", folder / "node.json"
     kubeconfig.write_text(control_plane.render_kubeconfig(control_plane.certificates.prepare_node(NODE)))
-    config = json.loads((folder / "node.json").read_text())
     claims = {"interface": "dra", "kubernetesApi": str(kubeconfig), "nodeName": NODE, "cdiFolder": str(folder / "cdi")}
-    (folder / "node.json").write_text(json.dumps({**config, **claims}))
-    (subject.kubelet_root / "plugins_registry").mkdir()
+    path.write_text(json.dumps({**json.loads(path.read_text()), **claims}))
     with Kubelet(subject.kubelet_root, has_pod_resources=True):
-        process = subject.start()
+        driver = Driver(control_plane, subject, path)
         try:
-            yield Driver(control_plane, subject.kubelet_root), process.pid
+            yield driver
         finally:
-            process.terminate()
-            process.wait()
+            driver.hang_up()
+            driver.kill()
+            control_plane.kubectl(["delete", "resourceslices", "--all"])
+            control_plane.kubectl(["delete", "node", NODE])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _TOPIC, _WATCH_TOPIC = "resource slices", "resource slices: watch"
 _HINT = "nodes may write their own slices from Kubernetes 1.34 on; it is tried again"
-_WATCH_S = 600  # and up to a half more
+WATCH_S = 600  # and up to a half more
 _LONG_S = 30  # a watch that lasted so long was one: what ends sooner is begun again later each time
 _MOST_ROUNDS = 5  # of writes that others overtook, until it waits
 _LOOK_S = 0.5  # whether a kubelet has come
@@ -76,6 +76,7 @@ class SliceKeeper:
         self._is_settled = threading.Event()  # what is wanted is what there is, as far as is known
         self._owner: Owner | None = None
         self._versions: dict[str, str] = {}  # of each slice, as it was written or listed last
+        self._writing = threading.Lock()  # until an answer is known: the watch may tell of a write before that
         self.features = ALL_FEATURES  # as far as an answer has shown
         self._threads: tuple[threading.Thread, ...] = ()
 
@@ -175,7 +176,9 @@ class SliceKeeper:
         """Make the writes; False: another look is needed."""
         for write in writes:
             try:
-                answer = self._api.ask(request_of(write))
+                with self._writing:
+                    answer = self._api.ask(request_of(write))
+                    self._note(write, answer)
             except ClusterError as error:
                 if error.status in (CONFLICT, NOT_FOUND):
                     self._owner = None if error.status == NOT_FOUND else self._owner
@@ -185,14 +188,19 @@ class SliceKeeper:
                 self._drop(self.features._replace(counters=False))  # 1.34 wants them beside their devices
                 return False
             if write.document is None:
-                self._versions.pop(write.name, None)
                 continue
-            self._versions[write.name] = answer["metadata"].get("resourceVersion", "")
             kept = kept_features(self.features, write.document, answer)
             if kept != self.features:
                 self._drop(kept)
                 return False
         return True
+
+    def _note(self, write: Write, answer: Json) -> None:
+        """Know the version that a slice has after a write, so that the watch tells nothing new of it."""
+        if write.document is None:
+            self._versions.pop(write.name, None)
+        else:
+            self._versions[write.name] = answer["metadata"].get("resourceVersion", "")
 
     def _drop(self, kept: Features) -> None:
         """Go on without what the API does not have."""
@@ -210,7 +218,7 @@ class SliceKeeper:
             self._wait(backoff, at_least_s)  # also after an end without a fault: the next one may end at once
 
     def _follow(self) -> None:
-        self._watch_api.follow(list_slices(self._node, watch_s=int(_WATCH_S * (1 + _chance() / 2))), self._hear)
+        self._watch_api.follow(list_slices(self._node, watch_s=int(WATCH_S * (1 + _chance() / 2))), self._hear)
 
     def _hear(self, line: bytes) -> None:
         if self._is_ended.is_set():
@@ -227,7 +235,8 @@ class SliceKeeper:
             metadata = found["metadata"]
             if what == "BOOKMARK" or not is_ours(found, self._node):
                 return
-            is_known = self._versions.get(metadata["name"]) == metadata["resourceVersion"]
+            with self._writing:
+                is_known = self._versions.get(metadata["name"]) == metadata["resourceVersion"]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ClusterError("the api server tells of slices in no form that is known") from error
         if what == "DELETED":

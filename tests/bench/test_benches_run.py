@@ -24,6 +24,7 @@ ONE_ROUND = {
         *("--idle-seconds", "1", "--settle-seconds", "0.2", "--no-history"),
     ),
     "daemons/claims": ("--rounds", "5"),
+    "daemons/slices": ("--gpus", "3", "--quiet-seconds", "1"),
     "preference": ("--rounds", "1"),
     "provision": ("--nodes", "2", "--rounds", "1"),
     "rollout": ("--nodes", "40", "--rounds", "1"),
@@ -38,6 +39,10 @@ VERDICTS = {
     "hook": ("at most",),
     "plugin": ("memory with 8 GPUs, PSS", "kubelet's folder vanished, slowest", "preferred among 64 GPUs"),
     "daemons/claims": ("NodePrepareResources", "a claim: p99 at most", "memory: at most"),
+    "daemons/slices": (
+        *("taint in the API server", "the kubelet starts again", "5000 nodes, nothing happens"),
+        "while nothing happens nothing is asked, watches aside: kept",
+    ),
     "preference": ("tangle   64 GPUs",),
     "provision": ("grapnel --help", "in a process with limits", "text, all different", "JSON"),
     "rollout": ("10 drained of 8 pods each", "slowest: "),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import queue
 import threading
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -33,8 +34,12 @@ class Server:
         self.watches = 0
         self.has_taints = True
         self.lines: queue.Queue[bytes | None] = queue.Queue()  # None: the watch ends
+        self.asked: Counter[str] = Counter()
+        self.tells_first = False  # of a write, whoever watches, before its answer comes
+        self.told = threading.Event()
 
     def ask(self, request: Request) -> dict[str, Any]:
+        self.asked[request.verb] += 1
         if request.resource == "nodes":
             return {"metadata": {"uid": self.node_uid}}
         if request.verb == "list":
@@ -49,6 +54,10 @@ class Server:
         self.version += 1
         document["metadata"]["resourceVersion"] = str(self.version)
         self.slices[document["metadata"]["name"]] = document
+        if self.tells_first:
+            self.told.clear()
+            self.lines.put(json.dumps({"type": "MODIFIED", "object": document}).encode())
+            self.told.wait(0.2)  # it must not be understood before the answer is
         return document
 
     def follow(self, _request: Request, hear: Callable[[bytes], None]) -> None:
@@ -56,6 +65,7 @@ class Server:
         hear(b"")
         while (line := self.lines.get()) is not None:
             hear(line)
+            self.told.set()
 
     def close(self) -> None:
         """Nothing is open."""
@@ -91,6 +101,23 @@ def test_slices_belong_to_the_node_that_was_made_anew(server: Server, slices: ke
     server.node_uid = "second"
     server.delete(next(iter(server.slices)))
     wait_until(lambda: server.owners() == ["second"])
+
+
+def test_a_change_is_one_look_and_one_write_and_without_one_nothing_is_asked(
+    server: Server, slices: keeper.SliceKeeper
+) -> None:
+    """5,000 nodes ask an API server what one of them does; who watches hears of its own write before the answer."""
+    server.tells_first = True
+    slices.publish((DEVICE,))
+    wait_until(lambda: slices.is_settled and server.watches == 1 and server.told.is_set())
+    for unhealthy in ("xid 79", "", "xid 48"):
+        before = server.asked.copy()
+        slices.publish((DEVICE._replace(unhealthy=unhealthy),))
+        wait_until(lambda: slices.is_settled and server.told.is_set())
+        assert server.asked - before == {"list": 1, "update": 1}
+        for _ in range(100):
+            slices.publish((DEVICE._replace(unhealthy=unhealthy),))
+        assert server.asked - before == {"list": 1, "update": 1}
 
 
 def test_what_an_api_server_did_not_have_is_tried_again_when_a_kubelet_comes(

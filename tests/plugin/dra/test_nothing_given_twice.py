@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,7 @@ class Node(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.folder = Path(tempfile.mkdtemp())
         self.inventory = next_inventory(Inventory(), Snapshot(VERSION, gpus(GPUS)), DictTree(set()))
-        self.is_by_claims = False
+        self.by_claims: frozenset[str] = frozenset()  # UUIDs of GPUs that claims are to be given
         self.pods: dict[int, str] = {}  # by the device plugin: number → UUID
         self.listed: dict[int, str] = {}
         self.allocated: dict[int, str] = {}  # claim → name of its device, as the API has it
@@ -107,20 +108,20 @@ class Node(RuleBasedStateMachine):
 
     def show(self) -> None:
         """Publish, or offer to the kubelet, as the daemon does after each change."""
-        if self.is_by_claims:
-            self.table = whole_table(Inventory())
-            holders = {name: self.view.holder_of(each.parts) for name, each in self.devices.items()}
-            if None not in holders.values():
-                self.slices |= {name for name, who in holders.items() if not who}
-        else:
-            held = {each.uuid: claim for claim, each in self.store.held()}
-            self.table = whole_table(mark_held(self.inventory, held))
+        own = {name: each for name, each in self.devices.items() if each.uuid in self.by_claims}
+        holders = {name: self.view.holder_of(each.parts) for name, each in own.items()}
+        if None not in holders.values():
+            self.slices |= {name for name, who in holders.items() if not who}
+        held = {each.uuid: claim for claim, each in self.store.held()}
+        others = tuple(each for each in self.inventory.devices if each.gpu.uuid not in self.by_claims)
+        self.table = whole_table(mark_held(replace(self.inventory, devices=others), held))
 
     # What happens
 
-    @rule()
-    def change_over(self) -> None:
-        self.is_by_claims = not self.is_by_claims
+    @rule(numbers=st.sets(NUMBERS))
+    def the_gpus_are_divided_otherwise(self, numbers: set[int]) -> None:
+        """Between none, which is the device plugin alone, and all, which is claims alone."""
+        self.by_claims = frozenset(self.inventory.devices[number].gpu.uuid for number in numbers)
         self.show()
 
     @rule(number=NUMBERS)

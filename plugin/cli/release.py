@@ -218,7 +218,9 @@ def show_offered(config_path: Path | None, *, timeout_s: float, as_json: bool) -
         print(json.dumps({**document, "problems": problems}, indent=2))
     else:
         for name, each in interfaces.items():
-            print(f"{each['offered']} GPUs are offered by {name}; {each['held']} wait for pods that have them otherwise")
+            print(
+                f"{each['offered']} GPUs are offered by {name}; {each['held']} wait for pods that have them otherwise"
+            )
         for problem in problems:
             print(f"note: {problem}")
     return EXIT_NOT_AS_WANTED if problems else EXIT_OK

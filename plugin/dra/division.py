@@ -1,8 +1,9 @@
 """Which GPUs of a node are given by claims, where the device plugin gives the others: `claims` of node.json.
 
-A GPU is named by its UUID or its index. Indices are counted once, when a list is declared, in the order of PCI addresses,
-and then remembered in `division.json` of the state folder: a GPU that is lost, comes back or is added moves no other one
-to the other interface. One that is put into the place of another has its index. Another list is counted anew.
+A GPU is named by its UUID or its index. Indices are counted once, when a list is declared, in the order of PCI
+addresses, and then remembered in `division.json` of the state folder: a GPU that is lost, comes back or is added moves
+no other one to the other interface. One that is put into the place of another has its index. Another list is counted
+anew.
 """
 
 from __future__ import annotations

@@ -125,7 +125,8 @@ class NodeConfig:
         """Return the configuration in the form of the file, defaults included."""
         values = {key: getattr(self, attribute) for key, attribute in KEYS.items()}
         shown = {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}
-        return {"schema": SCHEMA, **shown, "memoryUnits": memory_units_to_json(self.memory_units)}
+        lists = {"claims": list(self.claims), "memoryUnits": memory_units_to_json(self.memory_units)}
+        return {"schema": SCHEMA, **shown, **lists}
 
 
 KEYS = {

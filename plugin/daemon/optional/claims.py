@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from plugin.devices.inventory import Device, Inventory
     from plugin.devices.resources import OfferPlan
     from plugin.dra.claims import ClaimName
-    from plugin.dra.division import Division
+    from plugin.daemon.optional.division import Division
     from plugin.dra.driver import Driver
     from plugin.dra.instances import Instances
     from plugin.dra.store import Record
@@ -135,7 +135,7 @@ class Claims:
             self._division = None
         is_same = before is not None and before.state_folder == config.state_folder
         if config.interface == BOTH and not (division is not None and is_same and division.declared == config.claims):
-            from plugin.dra.division import Division
+            from plugin.daemon.optional.division import Division
 
             self._division = Division(config.state_folder, config.claims, self._log)
 

@@ -286,7 +286,7 @@ def test_claims_and_the_device_plugin_give_their_own_gpus_also_when_they_are_div
     claims.wait_for(DEVICES[1])
     old = pod("old", Container("c", 1))
     claims.kubelet.admit(old)
-    assert claims.kubelet.device_manager.allocated[RESOURCE] == [gpu(0).uuid]
+    assert claims.kubelet.device_manager.allocated[RESOURCE] == {gpu(0).uuid}
     uid = claims.create("new", DEVICES[1])
     assert claims.prepare("new", uid).error == ""
     claims.change_to("both", claims=["0"])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plugin.base.log import Logger
 from plugin.devices.inventory import Inventory, next_inventory
-from plugin.dra.division import Division
+from plugin.daemon.optional.division import Division
 from plugin.driver.snapshot import Snapshot
 from tests.plugin.fakes import VERSION, DictTree, gpu
 

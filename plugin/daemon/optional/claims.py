@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from plugin.base.log import Logger
+    from plugin.daemon.optional.division import Division
     from plugin.devices.allocation.table import Sharing
     from plugin.devices.inventory import Device, Inventory
     from plugin.devices.resources import OfferPlan
     from plugin.dra.claims import ClaimName
-    from plugin.daemon.optional.division import Division
     from plugin.dra.driver import Driver
     from plugin.dra.instances import Instances
     from plugin.dra.store import Record

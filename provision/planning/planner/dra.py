@@ -27,7 +27,10 @@ _CDI_ALWAYS_ON: Final = (2, 4)
 _SAID_CDI: Final = re.compile(r"^[^#\n]*\benable_cdi[ \t]*=[ \t]*(true|false)", re.MULTILINE)
 _VERSION_2: Final = re.compile(r"^[ \t]*version[ \t]*=[ \t]*2\b", re.MULTILINE)
 _OTHERWISE: Final = "declare plugin.interface: devicePlugin for this node"
-_DIVIDED: Final = "other GPUs are given by claims: pods keep theirs, and one that is to be given otherwise is withheld until it is free"
+_DIVIDED: Final = (
+    "other GPUs are given by claims: pods keep theirs, and one that is to be given otherwise is withheld until it is "
+    "free"
+)
 _MADE_FOR_CLAIMS: Final = "MIG devices are made for claims, on GPUs in MIG mode: what is there stays as it is"
 _MADE_NO_MORE: Final = "MIG devices are made for claims no more: those that pods have go with their claims"
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plugin.base.log import Logger
-from plugin.devices.inventory import Inventory, next_inventory
 from plugin.daemon.optional.division import Division
+from plugin.devices.inventory import Inventory, next_inventory
 from plugin.driver.snapshot import Snapshot
 from tests.plugin.fakes import VERSION, DictTree, gpu
 

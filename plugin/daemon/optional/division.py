@@ -50,10 +50,7 @@ class Division:
         if self._places != self._written:
             self._write()
         self._log.standing("plugin.claims", "; ".join(self.problems))
-        return frozenset(each.uuid for index, each in enumerate(self._places) if self._is_claimed(index, each))
-
-    def _is_claimed(self, index: int, place: _Place) -> bool:
-        return str(index) in self.declared or place.uuid in self.declared
+        return _claimed(self._places, self.declared)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -64,19 +61,15 @@ class Division:
         known = {*map(str, range(len(self._places))), *(each.uuid for each in self._places)}
         if unknown := [each for each in self.declared if each not in known]:
             yield f"claims names {', '.join(unknown)}, and this node has no such GPU"
-        claimed = sum(self._is_claimed(index, each) for index, each in enumerate(self._places))
+        claimed = len(_claimed(self._places, self.declared))
         if claimed == len(self._places):
             yield "claims names all GPUs of this node, and leaves none to the device plugin"
         elif not claimed:
             yield "claims names no GPU of this node"
 
     def _read(self) -> tuple[_Place, ...]:
-        """Return what is remembered of this list; nothing of another one."""
         try:
-            document = read_object(read_bounded(self._path, _MAX_BYTES + 1), _MAX_BYTES)
-            rows = member(document, "gpus", list_of(members))
-            places = tuple(_Place(member(row, "uuid", _TEXT), member(row, "pciAddress", _TEXT)) for row in rows)
-            return places if member(document, "claims", list_of(_TEXT)) == self.declared else ()
+            return _read_places(self._path, self.declared)
         except FileNotFoundError:
             return ()
         except (OSError, ValueError) as error:
@@ -104,6 +97,27 @@ class Division:
         self._log.standing("plugin.claims")
         with suppress(OSError):  # it is counted anew where another list is declared
             self._path.unlink(missing_ok=True)
+
+
+def find_claimed(state_folder: Path, declared: Sequence[str], inventory: Inventory) -> frozenset[str]:
+    """Return what a `Division` finds, for those who only look."""
+    try:
+        places = _read_places(state_folder / _NAME, tuple(declared))
+    except (OSError, ValueError):
+        places = ()
+    return _claimed(_counted(places, inventory), declared)
+
+
+def _read_places(path: Path, declared: tuple[str, ...]) -> tuple[_Place, ...]:
+    """Return what is remembered of this list, nothing of another one; raises OSError, ValueError."""
+    document = read_object(read_bounded(path, _MAX_BYTES + 1), _MAX_BYTES)
+    rows = member(document, "gpus", list_of(members))
+    places = tuple(_Place(member(row, "uuid", _TEXT), member(row, "pciAddress", _TEXT)) for row in rows)
+    return places if member(document, "claims", list_of(_TEXT)) == declared else ()
+
+
+def _claimed(places: tuple[_Place, ...], declared: Sequence[str]) -> frozenset[str]:
+    return frozenset(each.uuid for index, each in enumerate(places) if str(index) in declared or each.uuid in declared)
 
 
 def _counted(places: tuple[_Place, ...], inventory: Inventory) -> tuple[_Place, ...]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from plugin.base.errors import HistoryError
 from plugin.changes.driver_change.release.record import gpu_to_json, remember_gpus
 from plugin.kubelet.pod_resources.holdings import DOUBT_S
-from plugin.settings.node_config import DRA
+from plugin.settings.node_config import DEVICE_PLUGIN, DRA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from plugin.devices.observer import Observation
     from plugin.holdings.history.keeper import HistoryKeeper
     from plugin.kubelet.offering import Offering
+    from plugin.settings.node_config import NodeConfig
 
 _SHOWN_S = 5.0  # for a list to reach the kubelets, or for one of them to come
 _CLAIMS_S = 30.0  # a kubelet looks for drivers at once; the API may be slow
@@ -69,7 +70,19 @@ class Claims(Protocol):
 
     @property
     def held(self) -> int:
-        """How many wait for whoever has them by the other interface."""
+        """How many of these wait for whoever has them by the device plugin."""
+
+    @property
+    def still_held(self) -> int:
+        """How many of the device plugin's GPUs wait for the claims that have them."""
+
+    @property
+    def divided(self) -> frozenset[str]:
+        """The UUIDs of the GPUs that claims are given, where the device plugin gives the others; else none."""
+
+    @property
+    def division_problems(self) -> tuple[str, ...]:
+        """What the GPUs that are declared to be given by claims are not on this node."""
 
     @property
     def problem(self) -> str:
@@ -111,7 +124,7 @@ class Answers:
         follow: Callable[[], None],
         *,
         claims: Claims,
-        interface: Callable[[], str],
+        config: Callable[[], NodeConfig],
         limits: Limits,
         mps: Mps,
     ) -> None:
@@ -121,7 +134,7 @@ class Answers:
         self._history = history
         self._follow = follow
         self._claims = claims
-        self._interface = interface
+        self._config = config
         self._limits = limits
         self._mps = mps
 
@@ -186,15 +199,27 @@ class Answers:
         return {"explanation": {**explanation, "problems": problems}}
 
     def _status(self) -> dict[str, Any]:
-        seen = self._state.last_seen
+        seen, config, interfaces = self._state.last_seen, self._config(), self._interfaces()
         return {
             "released": self._state.release is not None,
-            "offered": self._claims.offered if self._interface() == DRA else self._offering.offered,
-            "held": self._claims.held,
-            "interface": self._interface(),
+            "offered": sum(each["offered"] for each in interfaces.values()),
+            "held": sum(each["held"] for each in interfaces.values()),
+            "interface": config.interface,
+            "interfaces": interfaces,
+            "claims": list(config.claims),
+            "byClaims": sorted(self._claims.divided),
             "driverVersion": seen.inventory.driver_version,
             "gpus": [gpu_to_json(gpu) for gpu in remember_gpus(seen.inventory, seen.waiting_for)],
         }
+
+    def _interfaces(self) -> dict[str, dict[str, int]]:
+        """Return how many can be given by each interface, and how many wait for who has them by the other one."""
+        config, found = self._config(), {}
+        if config.has_plugin:
+            found[DEVICE_PLUGIN] = {"offered": self._offering.offered, "held": self._claims.still_held}
+        if config.has_claims:
+            found[DRA] = {"offered": self._claims.offered, "held": self._claims.held}
+        return found
 
     async def _until_released(self, timeout_s: float) -> list[str]:
         """Wait until kubelets and driver know; return what is not so."""
@@ -215,7 +240,9 @@ class Answers:
             return [waiting_for]
         if not await _within(min(timeout_s, _CLAIMS_S), self._claims.settled()):
             return [self._claims.problem]
-        if self._interface() == DRA:
+        if problems := self._claims.division_problems:
+            return list(problems)
+        if not self._config().has_plugin:
             return []
         if self._offering.lacks_kubelet or not await _within(
             min(timeout_s, _SHOWN_S), self._offering.taken(to_at_least=1)

@@ -19,6 +19,7 @@ from plugin.cli.health import gpu_to_json, read_state
 from plugin.cli.other_devices import look_at_others, others_to_json, render_others
 from plugin.cli.show import take_inventory
 from plugin.cli.table import WIDE, WIDEST, clock, fit_table, pods_cell, short_id
+from plugin.daemon.optional.division import find_claimed
 from plugin.devices.allocation.table import find_missing_channels
 from plugin.devices.health.judgement import why_unhealthy
 from plugin.devices.health.model import GpuHealth, NodeHealth
@@ -29,6 +30,7 @@ from plugin.holdings.history.view import utc_of
 from plugin.kubelet.list_size import plan_that_fits
 from plugin.kubelet.pod_resources.attribution import holders_by_uuid
 from plugin.settings.load import load
+from plugin.settings.node_config import BOTH, DEVICE_PLUGIN, DRA
 from plugin.sharing.mps.plan import refusals_of_node
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 _KUBELET_S = 2.0
 _LEFT = ("GPU", "ID")
 _HARDWARE = ("NODE", "PCI", "NUMA", "MEMORY", "MODEL")
+_DIVIDED = ("INTERFACE",)
 _RIGHT = ("STATE", "SINCE", "PODS")
 
 
@@ -68,6 +71,8 @@ class _Node(NamedTuple):
     problems: tuple[str, ...]
     others: OtherPlan | None = None  # None where no file describes any
     left_out: tuple[str, ...] = ()  # why what is declared is not offered
+    interface: str = DEVICE_PLUGIN
+    claimed: frozenset[str] = frozenset()  # UUIDs of GPUs that are given by claims, where the others are not
 
     def health_of(self, device: Device) -> GpuHealth:
         return self.health.gpus.get(device.gpu.uuid, GpuHealth())
@@ -83,6 +88,12 @@ class _Node(NamedTuple):
         if last is not None and (last.what == "unhealthy") == bool(self.reason(device)):
             return utc_of(last.at)
         return None
+
+    def interface_of(self, device: Device) -> str:
+        """Return by which interface a GPU is given to pods."""
+        if self.interface != BOTH:
+            return self.interface
+        return DRA if device.gpu.uuid in self.claimed else DEVICE_PLUGIN
 
     def pods(self, device: Device) -> list[dict[str, str]]:
         """Return the containers that have a device, a unit of it, or one of its MIG devices."""
@@ -146,7 +157,10 @@ def _find_out(config: NodeConfig) -> _Node:
         problems += [*faults, *(message for _, message in plan.findings)]
     others = None if found is None else found[0]
     left_out = () if release is not None else tuple(explain_offers(config, inventory))
-    return _Node(inventory, release, health, ledger, holders, tuple(problems), others, left_out)
+    claimed = find_claimed(config.state_folder, config.claims, inventory)
+    return _Node(
+        inventory, release, health, ledger, holders, tuple(problems), others, left_out, config.interface, claimed
+    )
 
 
 def explain_offers(config: NodeConfig, inventory: Inventory) -> Iterator[str]:
@@ -190,7 +204,8 @@ def _models(inventory: Inventory) -> str:
 def render_devices(node: _Node, width: int) -> list[str]:
     """Return the table: state and pods on 80 columns, whole ids on 120, the hardware where there is room."""
     has_hardware, has_ids = width >= WIDEST, width >= WIDE
-    header = (*_LEFT, *(_HARDWARE if has_hardware else ()), *_RIGHT)
+    divided = _DIVIDED if node.interface == BOTH else ()
+    header = (*_LEFT, *(_HARDWARE if has_hardware else ()), *divided, *_RIGHT)
     rows = [
         (_row(node, device, has_hardware=has_hardware, has_ids=has_ids), node.reason(device))
         for device in node.inventory.devices
@@ -206,7 +221,8 @@ def _row(node: _Node, device: Device, *, has_hardware: bool, has_ids: bool) -> t
     state = "unhealthy" if node.reason(device) else "healthy"
     pods = "?" if node.holders is None else pods_cell(node.pods(device))
     name = gpu.uuid if has_ids else short_id(gpu.uuid)
-    return str(gpu.index), name, *hardware, state, clock(node.since(device)), pods
+    divided = (node.interface_of(device),) if node.interface == BOTH else ()
+    return str(gpu.index), name, *hardware, *divided, state, clock(node.since(device)), pods
 
 
 def _as_json(node: _Node) -> dict[str, object]:
@@ -231,6 +247,7 @@ def _device_to_json(node: _Node, device: Device) -> dict[str, Any]:
         "numaNode": device.numa_node,
         "memoryBytes": device.memory_bytes,
         "model": device.gpu.model,
+        "interface": node.interface_of(device),
         "state": "unhealthy" if node.reason(device) else "healthy",
         "reason": node.reason(device),
         "since": node.since(device),

@@ -30,7 +30,7 @@ from plugin.driver.cuda_probe.runner import find_libcuda
 from plugin.driver.nvml.loading.root import HOST
 from plugin.driver.topology.sysfs import has_gpu
 from plugin.settings.load import Invocation, load
-from plugin.settings.node_config import find_config
+from plugin.settings.node_config import BOTH, DEVICE_PLUGIN, DRA, find_config
 from plugin.system.bounded import call_within
 
 if TYPE_CHECKING:
@@ -213,11 +213,15 @@ def show_offered(config_path: Path | None, *, timeout_s: float, as_json: bool) -
             break
         time.sleep(_AGAIN_S)
     offered, held = int(answer.get("offered", 0)), int(answer.get("held", 0))
+    interfaces = _interfaces(config, answer)
     if as_json:
-        document = {"interface": config.interface, "offered": offered, "held": held, "problems": problems}
-        print(json.dumps(document, indent=2))
+        document = {"interface": config.interface, "offered": offered, "held": held, "interfaces": interfaces}
+        print(json.dumps({**document, "problems": problems}, indent=2))
     else:
-        print(f"{offered} GPUs are offered by {config.interface}; {held} wait for pods that have them otherwise")
+        for name, each in interfaces.items():
+            print(
+                f"{each['offered']} GPUs are offered by {name}; {each['held']} wait for pods that have them otherwise"
+            )
         for problem in problems:
             print(f"note: {problem}")
     return EXIT_NOT_AS_WANTED if problems else EXIT_OK
@@ -230,10 +234,28 @@ def _why_not_offered(config: NodeConfig, answer: Mapping[str, Any]) -> list[str]
         return ["the GPUs are out of service: grapnel-node resume"]
     if answer.get("interface") != config.interface:
         return [f"the daemon gives GPUs by {answer.get('interface')}, and node.json says {config.interface}"]
+    if list(answer.get("claims", ())) != list(config.claims):
+        return ["the daemon divides the GPUs as node.json had it before"]
     gpus = list(map(parse_gpu, answer.get("gpus", [])))
     if not gpus and not has_gpu(config.sys_root):
         return []
     if waits := list(map(str, answer.get("waits", []))):
         return waits
-    could_be = not answer.get("offered") and not answer.get("held") and any(not gpu.unhealthy for gpu in gpus)
-    return ["no GPU is offered"] if could_be else []
+    by_claims = frozenset(answer.get("byClaims", ()))
+    healthy = {
+        name: sum(
+            not gpu.unhealthy and (config.interface != BOTH or (gpu.uuid in by_claims) == (name == DRA)) for gpu in gpus
+        )
+        for name in (DEVICE_PLUGIN, DRA)
+    }
+    return [
+        f"no GPU is offered by {name}"
+        for name, each in _interfaces(config, answer).items()
+        if healthy[name] and not (each["offered"] or each["held"])
+    ]
+
+
+def _interfaces(config: NodeConfig, answer: Mapping[str, Any]) -> Mapping[str, Mapping[str, int]]:
+    """Return how many GPUs are offered by each interface, and how many wait; a daemon of before says it of all."""
+    counts = {key: int(answer.get(key, 0)) for key in ("offered", "held")}
+    return answer.get("interfaces") or {config.interface: counts}

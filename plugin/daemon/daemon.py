@@ -43,6 +43,7 @@ from plugin.kubelet.offering import Offering
 from plugin.kubelet.pod_resources.client import list_assignments
 from plugin.publication.labels.keeper import LabelKeeper
 from plugin.publication.metrics.counters import Counters
+from plugin.settings.node_config import BOTH, DEVICE_PLUGIN, DRA
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,6 +68,7 @@ class Daemon:
         self._dependencies = dependencies
         self._log = logger = dependencies.logger
         self._state = State()
+        self._waits: dict[str, str] = {}  # of each interface by which GPUs are given
         self._tasks = Tasks()
         self._stop = asyncio.Event()
         self._crash: BaseException | None = None
@@ -91,11 +93,12 @@ class Daemon:
         self._mps = MpsSharing(self._driver.ask, dependencies, self._offer_again, self._on_crash)
         self._claims = Claims(self._history, self._mps, dependencies.smi, self._tasks.spawn, logger)
         self._claims.ask = self._driver.ask
-        self._claims.on_change, self._claims.on_state = self._offer_again, self._on_registration
+        self._claims.on_change = self._offer_again
+        self._claims.on_state = lambda waiting_for: self._on_registration(DRA, waiting_for)
         self._offering = Offering(
             logger,
             dependencies.timing,
-            on_state=self._on_registration,
+            on_state=lambda waiting_for: self._on_registration(DEVICE_PLUGIN, waiting_for),
             crashed=self._on_crash,
             counter=self._counters,
             observer=self._history,
@@ -124,7 +127,7 @@ class Daemon:
             self._history,
             self._follow,
             claims=self._claims,
-            interface=lambda: self._config.interface,
+            config=lambda: self._config,
             limits=self._limits,
             mps=self._mps,
         )
@@ -267,7 +270,11 @@ class Daemon:
         self._hook.forget()
         self._driver.observe(self._config, self._state.observation.inventory)
 
-    def _on_registration(self, waiting_for: str) -> None:
+    def _on_registration(self, interface: str, waiting_for: str) -> None:
+        """Hear what an interface of the kubelet waits for; where there are both, what either does."""
+        self._waits[interface] = waiting_for
+        if self._config.interface == BOTH:
+            waiting_for = next(filter(None, self._waits.values()), "")
         self._state.set_registration(waiting_for)
         if self._state.is_registered:
             self._history.view.kubelet_came()
@@ -279,7 +286,7 @@ class Daemon:
             self._state.release,
             self._state.observation,
             is_observed=self._driver.observed.is_set(),
-            is_offered=bool(self._offering.resources) or self._claims.is_offering(self._config),
+            is_offered=bool(self._offering.resources) or self._config.has_claims,
             kubelet=self._state.registration,
         )
         refused = f"; goes on as before, for its configuration is refused: {self._refused}" if self._refused else ""

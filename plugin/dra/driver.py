@@ -94,6 +94,7 @@ class Driver:
         self._instances = None if instances is None else instances(self._held)
         self._present: tuple[DraDevice, ...] = ()  # what engines can add: without partitions that are to be made
         self._control: tuple[ControlNode, ...] = ()
+        self._offered: tuple[str, ...] = ()
         self.withheld: Mapping[str, str] = {}  # UUIDs of devices that are free soon, and who has them
         self._written = ""
         self._mps = mps
@@ -131,14 +132,22 @@ class Driver:
     @property
     def published(self) -> int:
         """How many healthy devices were published last."""
-        return sum(not each.unhealthy for each in self.devices.values() if each.uuid not in self.withheld)
+        found = (self.devices[name] for name in self._offered if name in self.devices)
+        return sum(not each.unhealthy for each in found)
 
     def show(
-        self, inventory: Inventory, shares: Mapping[str, Share], *, is_offered: bool, next_driver: str = ""
+        self,
+        inventory: Inventory,
+        shares: Mapping[str, Share],
+        *,
+        is_offered: bool,
+        gpus: frozenset[str] | None = None,
+        next_driver: str = "",
     ) -> None:
         """Publish what there is. `is_offered` False: nothing, as the device plugin offers it; claims are served on.
 
-        `next_driver` is the version that the node is about to have, "" where no change is to come.
+        `gpus` are those that the device plugin leaves to claims, by UUID; None: all. `next_driver` is the version that
+        the node is about to have, "" where no change is to come.
         """
         self._present = find_devices(inventory, shares if self._slices.features.shares else {})
         devices = self._present
@@ -154,14 +163,15 @@ class Driver:
                 self._log.standing(_TOPIC_CDI, error.message, **({"hint": error.hint} if error.hint else {}))
                 if is_offered:
                     return  # no claim could be prepared: the slices stay as they are
-        holders = {each.uuid: self._find_holder(each.parts) for each in devices} if is_offered else {}
+        own = tuple(each for each in devices if gpus is None or not gpus.isdisjoint(each.parts)) if is_offered else ()
+        holders = {each.uuid: self._find_holder(each.parts) for each in own}
         if None in holders.values():
             return  # the kubelet has not said yet who has what: the slices stay as they are
         if is_offered and self._instances is not None and not self._instances.is_known:
             return  # nor has the driver said how its GPUs are cut
         others = {each.uuid: str(claim) for claim, each in self.store.held() if self._is_of_another_kind(each)}
-        self.withheld = {uuid: who for uuid, who in holders.items() if who} | (others if is_offered else {})
-        shown = tuple(each for each in devices if each.uuid not in self.withheld) if is_offered else ()
+        self.withheld = {uuid: who for uuid in holders if (who := holders[uuid] or others.get(uuid))}
+        shown = tuple(each for each in own if each.uuid not in self.withheld)
         if shown and not self._is_noted:
             try:
                 self.store.note_published(self._where)
@@ -170,6 +180,7 @@ class Driver:
                 return
             self._is_noted = True
             self._log.standing("claims")
+        self._offered = tuple(each.name for each in shown)
         self._slices.publish(announced(shown, semantic_version(next_driver)))
 
     def _share_time(self) -> None:

@@ -22,7 +22,7 @@ from plugin.settings.model import DaemonSettings
 from plugin.system.durable import read_bounded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
 
     from plugin.devices.sharing import ShareRule
 
@@ -35,11 +35,12 @@ _NODE_NAME = re.compile(rf"(?=.{{1,253}}\Z){_DNS_LABEL}(\.{_DNS_LABEL})*")
 _CONFIG_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 IN_CLUSTER = "in-cluster"  # as a pod: by its service account
 REGISTRATIONS = ("auto", "socket", "watcher")
-DEVICE_PLUGIN, DRA = INTERFACES = ("devicePlugin", "dra")
+DEVICE_PLUGIN, DRA, BOTH = INTERFACES = ("devicePlugin", "dra", "both")
 LIMITS_OFF, LIMITS_PREFERRED, LIMITS_REQUIRED = MEMORY_LIMITS = ("off", "preferred", "required")
 OVERUSE_REPORT, OVERUSE_EVICT = MEMORY_OVERUSE = ("report", "evict")
 LABELS_AUTO, LABELS_FILE, LABELS_NODE, LABELS_FEATURE = LABELS = ("auto", "file", "node", "nodeFeature")
 _NAMESPACE = re.compile(_DNS_LABEL)
+_GPU = re.compile(r"(0|[1-9][0-9]{0,2})|GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ADDRESS = re.compile(r"(?:(?P<four>[0-9.]{7,15})|\[(?P<six>[0-9A-Fa-f:.]{2,45})\]):(?P<port>[0-9]{1,5})")
 _ADDRESS_FORM = 'must be "" (off) or an address in digits with a port, such as "127.0.0.1:9400" or "[::]:9400"'
 _MAX_PORT = 65535
@@ -59,6 +60,7 @@ class NodeConfig:
     kubelet_root: Path = Path("/var/lib/kubelet")
     registration: str = "auto"
     interface: str = DEVICE_PLUGIN  # by which GPUs are given to pods
+    claims: tuple[str, ...] = ()  # GPUs that are given by claims, with BOTH: indices and UUIDs
     dynamic_mig: bool = False  # MIG devices are made for claims, on GPUs in MIG mode
     hook_path: Path | None = Path("/usr/lib/grapnel/hook/grapnel-hook")  # None: in a pod, where none can be run
     hook_timeout_s: float = 30.0
@@ -82,6 +84,16 @@ class NodeConfig:
     memory_limits: str = LIMITS_PREFERRED  # of containers with units of memory, in the driver
     memory_overuse: str = OVERUSE_REPORT  # what follows where the driver limits nobody
     overuse_grace_s: float = 120.0
+
+    @property
+    def has_claims(self) -> bool:
+        """Whether GPUs are given by claims, all of them or some."""
+        return self.interface != DEVICE_PLUGIN
+
+    @property
+    def has_plugin(self) -> bool:
+        """Whether GPUs are given by the device plugin, all of them or some."""
+        return self.interface != DRA
 
     @property
     def patterns(self) -> tuple[NamePattern, ...]:
@@ -113,7 +125,8 @@ class NodeConfig:
         """Return the configuration in the form of the file, defaults included."""
         values = {key: getattr(self, attribute) for key, attribute in KEYS.items()}
         shown = {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}
-        return {"schema": SCHEMA, **shown, "memoryUnits": memory_units_to_json(self.memory_units)}
+        lists = {"claims": list(self.claims), "memoryUnits": memory_units_to_json(self.memory_units)}
+        return {"schema": SCHEMA, **shown, **lists}
 
 
 KEYS = {
@@ -124,6 +137,7 @@ KEYS = {
     "kubeletRoot": "kubelet_root",
     "registration": "registration",
     "interface": "interface",
+    "claims": "claims",
     "dynamicMig": "dynamic_mig",
     "hookPath": "hook_path",
     "hookTimeoutSeconds": "hook_timeout_s",
@@ -157,6 +171,12 @@ def _one_of(words: tuple[str, ...]) -> Callable[[object], str]:
         return str(value)
 
     return parse
+
+
+def _gpus(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(each, str) and _GPU.fullmatch(each) for each in value):
+        raise ValueError('must be a list of GPUs: their indices in quotes, such as "0", or UUIDs')
+    return tuple(value)
 
 
 def _namespace(value: object) -> str:
@@ -232,6 +252,7 @@ _PARSERS: dict[str, Callable[[object], object]] = {
     "kubeletRoot": _path,
     "registration": _one_of(REGISTRATIONS),
     "interface": _one_of(INTERFACES),
+    "claims": _gpus,
     "dynamicMig": truth,
     "hookPath": _path,
     "hookTimeoutSeconds": _seconds(1, 600),
@@ -282,13 +303,22 @@ def parse_config(content: bytes | str, origin: str) -> NodeConfig:
     problems += [_unknown(key) for key in given if key not in _PARSERS]
     if document.get("schema", SCHEMA) != SCHEMA:
         problems.append(f'schema: must be "{SCHEMA}"')
-    if values.get("interface") == DRA and not values.get("kubernetesApi"):
-        problems.append("interface: dra needs kubernetesApi, through which claims are read and devices published")
-    if values.get("dynamicMig") and values.get("interface") != DRA:
-        problems.append("dynamicMig needs interface: dra: the device plugin offers MIG devices that are there")
+    problems += _contradictions(values)
     if problems:
         raise ConfigError(f"{origin}: {'; '.join(problems)}", "the keys are described in docs/contracts/node-config")
     return NodeConfig(**{KEYS[key]: value for key, value in values.items()}, origin=origin, given=given)
+
+
+def _contradictions(values: Mapping[str, Any]) -> Iterator[str]:
+    interface = values.get("interface", DEVICE_PLUGIN)
+    if interface in (DRA, BOTH) and not values.get("kubernetesApi"):
+        yield f"interface: {interface} needs kubernetesApi, through which claims are read and devices published"
+    if interface == BOTH and not values.get("claims"):
+        yield "interface: both needs claims, the GPUs that are given by claims"
+    if interface != BOTH and values.get("claims"):
+        yield "claims needs interface: both: it divides the GPUs between two interfaces"
+    if values.get("dynamicMig") and interface != DRA:
+        yield "dynamicMig needs interface: dra: the device plugin offers MIG devices that are there"
 
 
 def read_config(path: Path) -> NodeConfig:

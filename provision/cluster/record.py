@@ -68,6 +68,7 @@ class RecordDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     kind: ChangeKind = ChangeKind.DRIVER
     boot: Boot = ""
     interface: GpuInterface | None = None
+    origin_interface: GpuInterface | None = None
     back_for: Who = ""
     upgraded_from: str = ""
 
@@ -103,6 +104,7 @@ def document_of(record: Record) -> RecordDocument:
         kind=record.kind,
         boot=record.boot,
         interface=record.interface,
+        origin_interface=record.origin_interface,
         back_for=_presentable(record.back_for)[:MAX_WHO],
         upgraded_from=record.upgraded_from,
     )
@@ -133,6 +135,7 @@ def record_of(document: RecordDocument) -> Record:
         kind=document.kind,
         boot=document.boot,
         interface=document.interface if document.kind is ChangeKind.INTERFACE else None,
+        origin_interface=document.origin_interface if document.kind is ChangeKind.INTERFACE else None,
         back_for=document.back_for,
         upgraded_from=document.upgraded_from,
     )

@@ -10,6 +10,7 @@ import msgspec
 from rich.table import Table
 
 from provision.base.printable import printable_json
+from provision.declaration.spec.model import GpuInterface
 from provision.report.console import Text
 from provision.report.terminal import age, count, names
 from provision.rollout.model import Phase
@@ -57,8 +58,10 @@ def _withheld(scenario: Scenario) -> Iterator[Text]:
     pods = [
         f"{pod.name} on {node.name}" for node in scenario.nodes for pod in node.pods if node.driver != scenario.target
     ]
+    had = {scenario.target, *(node.driver for node in scenario.nodes)}
+    which = ", as far as they are to be given otherwise" if GpuInterface.BOTH.value in had else ""
     if pods:
-        yield Text(f"no pod has to leave; withheld until they end are the GPUs of {names(pods)}")
+        yield Text(f"no pod has to leave; withheld until they end are the GPUs of {names(pods)}{which}")
 
 
 def _ending(one: Playback, resolution: float) -> Iterator[Text]:

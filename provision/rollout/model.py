@@ -113,7 +113,8 @@ class Record:
 
     ``kind`` is what the node is out of service for. For a reboot, ``boot`` names the boot that is to end: whoever goes
     on reboots the node only while it still is in that one. For another ``interface``, it is the one that the node is to
-    have. ``upgraded_from`` is what the node had before its last upgrade, in the record of a change that kept it.
+    have instead of ``origin_interface``. ``upgraded_from`` is what the node had before its last upgrade, in the record
+    of a change that kept it.
     """
 
     phase: Phase
@@ -138,6 +139,7 @@ class Record:
     kind: ChangeKind = ChangeKind.DRIVER
     boot: str = ""
     interface: GpuInterface | None = None
+    origin_interface: GpuInterface | None = None
     back_for: str = ""
     upgraded_from: str = ""
 
@@ -172,13 +174,18 @@ class Record:
         """What the node is to be again, None while it is on its way to the target."""
         if not self.is_returning:
             return None
-        return Origin(self.origin, self.origin_change, None if self.interface is None else self.interface.other)
+        return Origin(self.origin, self.origin_change, self.former_interface)
+
+    @property
+    def former_interface(self) -> GpuInterface | None:
+        """By what the node gave its GPUs to pods before; None where that does not change."""
+        return None if self.interface is None else self.origin_interface or self.interface.other
 
     @property
     def former(self) -> str:
         """What the node had before its change, in words."""
-        if self.interface is not None:
-            return f"giving GPUs by {self.interface.other.words}"
+        if self.former_interface is not None:
+            return f"giving GPUs by {self.former_interface.words}"
         return self.origin or "having no driver"
 
     @property
@@ -236,6 +243,7 @@ class Record:
             kind=self.kind,
             boot=self.boot,
             interface=self.interface,
+            origin_interface=self.origin_interface,
             back_for="" if phase.is_over else self.back_for,
             upgraded_from=self.upgraded_from,
         )

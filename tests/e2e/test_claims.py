@@ -368,3 +368,47 @@ def test_shares_of_one_gpu_are_given_across_pods(
         room.wait_running(["one-too-many"])
         room.clear()
     stage.wait_for_gpus(node.name, len(node.uuids))
+
+
+def test_a_claim_and_the_device_plugin_give_gpus_of_one_node_also_when_they_are_divided_otherwise(
+    room: Room, stage: Stage, node: LabNode
+) -> None:
+    *others, last = node.uuids
+    named = {"kubernetesApi": KUBECONFIG, "nodeName": node.name}
+    with node.configured(interface="both", claims=[str(len(others))], **named):
+        wait_for_division(stage, node, {last}, len(others))
+        room.start(template(), claims_one("claim", node), pod("plugin", container(script=STAY, gpus=1), node=node.name))
+        room.wait_running(["claim", "plugin"])
+        assert room.sight("claim").uuids == {last}
+        (given,) = room.sight("plugin").uuids
+        assert given in others
+        with node.configured(claims=[str(node.uuids.index(given))]):  # the other way round for these two
+            wait_for_division(stage, node, set(), len(others) - 1)
+            assert "0 GPUs are offered by dra; 1 wait for pods" in node.grapnel_node("offered")
+            room.start(claims_one("late", node))
+            room.start(pod("rest", container(script=STAY, gpus=len(others) - 1), node=node.name))
+            room.wait_running(["rest"])
+            assert room.sight("rest").uuids == set(others) - {given}
+            wait_for("nobody has a GPU for the claim", lambda: "cannot allocate" in str(room.pod("late").status))
+            before = room.identities("claim"), room.identities("rest")
+            room.api.delete_pod(room.name, "plugin")
+            room.wait_running(["late"])
+            assert room.sight("late").uuids == {given}
+            assert (room.identities("claim"), room.identities("rest")) == before
+            room.api.delete_pod(room.name, "claim")
+            wait_for_division(stage, node, {given}, len(others))
+            room.clear()
+    stage.wait_for_gpus(node.name, len(node.uuids))
+
+
+def wait_for_division(stage: Stage, node: LabNode, for_claims: set[str], by_numbers: int) -> None:
+    """Wait until just these GPUs are published for claims, and the kubelet may give so many by the device plugin."""
+
+    def published() -> set[str]:
+        return {str(each.attributes["uuid"].string) for each in devices(stage, node).values()}
+
+    wait_for(
+        f"{node.name} has {len(for_claims)} GPUs for claims and {by_numbers} others",
+        lambda: published() == for_claims and stage.api.allocatable(node.name) == by_numbers,
+        evidence=lambda: f"{published()}\n{node.journal(DAEMON, 40)}",
+    )

@@ -17,13 +17,14 @@ from plugin.base.documents import read_object
 from plugin.daemon.optional.node_object import node_name
 from plugin.devices.inventory import without_driver
 from plugin.kubelet.pod_resources.attribution import CLAIM
-from plugin.settings.node_config import DRA
+from plugin.settings.node_config import BOTH
 from plugin.system.durable import read_bounded
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from plugin.base.log import Logger
+    from plugin.daemon.optional.division import Division
     from plugin.devices.allocation.table import Sharing
     from plugin.devices.inventory import Device, Inventory
     from plugin.devices.resources import OfferPlan
@@ -71,10 +72,9 @@ class Claims:
         self._driver: Driver | None = None
         self._config: NodeConfig | None = None
         self._made_for: tuple[object, ...] = ()
-
-    def is_offering(self, config: NodeConfig) -> bool:
-        """Whether GPUs are given by claims, and not by the device plugin."""
-        return config.interface == DRA
+        self._division: Division | None = None  # where the device plugin gives some GPUs, and claims the others
+        self._held = 0
+        self.divided: frozenset[str] = frozenset()
 
     @property
     def offered(self) -> int:
@@ -83,10 +83,13 @@ class Claims:
 
     @property
     def held(self) -> int:
-        """How many devices wait for whoever has them by the other interface."""
-        if self._driver is None or self._config is None:
-            return 0
-        return len(self._driver.withheld if self.is_offering(self._config) else self._driver.holders)
+        """How many devices that claims are to be given wait for whoever has them by the device plugin."""
+        return 0 if self._driver is None else len(self._driver.withheld)
+
+    @property
+    def still_held(self) -> int:
+        """How many devices of the device plugin wait for the claims that have them."""
+        return self._held
 
     async def settled(self) -> None:
         """Wait until claims can be given what there is, or nothing where it is the device plugin's; maybe forever."""
@@ -98,10 +101,15 @@ class Claims:
     @property
     def problem(self) -> str:
         """What `settled` waits for; "" once it is so."""
-        is_offering = self._config is not None and self.is_offering(self._config)
+        is_offering = self._config is not None and self._config.has_claims
         if self._driver is None:
             return "claims are not served yet" if is_offering else ""
         return self._driver.problem(is_offered=is_offering)
+
+    @property
+    def division_problems(self) -> tuple[str, ...]:
+        """What the GPUs that are declared to be given by claims are not on this node."""
+        return () if self._division is None else self._division.problems
 
     @property
     def is_waiting(self) -> bool:
@@ -118,21 +126,33 @@ class Claims:
         if driver is not None and before is not None and self._is_another(before, config):
             await driver.close()  # until then it says what is not the device plugin's to give
             self._driver = None
-        if self._driver is None and (self.is_offering(config) or (config.state_folder / _FOLDER).is_dir()):
+        if self._driver is None and (config.has_claims or (config.state_folder / _FOLDER).is_dir()):
             self._driver = self._start(config)
+        self._divide(before, config)
+
+    def _divide(self, before: NodeConfig | None, config: NodeConfig) -> None:
+        """Count the GPUs of a list that is another one by now; forget what is remembered where none is declared."""
+        if (division := self._division) is not None and config.interface != BOTH:
+            division.forget()
+            self._division = None
+        is_same = before is not None and before.state_folder == config.state_folder
+        if config.interface == BOTH and not (division is not None and is_same and division.declared == config.claims):
+            from plugin.daemon.optional.division import Division
+
+            self._division = Division(config.state_folder, config.claims, self._log)
 
     def _is_another(self, before: NodeConfig, config: NodeConfig) -> bool:
         """Whether a driver has to be made anew for a configuration."""
         if (before.kubelet_root, before.state_folder) != (config.kubelet_root, config.state_folder):
             return True
-        return self.is_offering(config) and self._made_for != _made_for(config, _where(config))
+        return config.has_claims and self._made_for != _made_for(config, _where(config))
 
     def _start(self, config: NodeConfig) -> Driver:
         from plugin.dra.driver import Driver
         from plugin.dra.store import Published, published_in
 
         view, where = self._history.view, Published(*_where(config))
-        if not self.is_offering(config):
+        if not config.has_claims:
             where = published_in(config.state_folder) or where
         self._made_for = _made_for(config, where)
         return Driver(
@@ -186,7 +206,7 @@ class Claims:
 
     def _tell(self, waiting_for: str) -> None:
         """Hand on what a driver waits for, while it offers anything."""
-        if self._config is not None and self.is_offering(self._config):
+        if self._config is not None and self._config.has_claims:
             self.on_state(waiting_for)
 
     def show(self, config: NodeConfig, inventory: Inventory, plan: Callable[[], OfferPlan]) -> Inventory:
@@ -195,16 +215,20 @@ class Claims:
             return inventory
         from plugin.dra.devices import find_shares
 
-        is_offered = self.is_offering(config)
+        is_offered, division = config.has_claims, self._division
+        gpus = None if division is None else division.find(inventory)
+        self.divided = gpus or frozenset()
         left = self._driver.without_made(inventory)
-        coming = next_driver(inventory.driver_version)
-        self._driver.show(inventory, find_shares(plan(), self._sharing), is_offered=is_offered, next_driver=coming)
-        if is_offered:
-            return replace(inventory, devices=())
+        shares, coming = find_shares(plan(), self._sharing), next_driver(inventory.driver_version)
+        self._driver.show(inventory, shares, is_offered=is_offered, gpus=gpus, next_driver=coming)
+        if is_offered:  # the others are the device plugin's
+            given = frozenset(each.gpu.uuid for each in left.devices) if gpus is None else gpus
+            left = replace(left, devices=tuple(each for each in left.devices if each.gpu.uuid not in given))
         holders, unknown = self._driver.holders, self._driver.store.unknown
+        self._held = sum(not holders.keys().isdisjoint(_uuids(each)) for each in left.devices)
         if unknown:
-            return without_driver(inventory, f"{unknown} cannot be read: a claim may have it")
-        if not holders and self._driver.is_done:
+            return without_driver(left, f"{unknown} cannot be read: a claim may have it")
+        if not is_offered and not holders and self._driver.is_done:
             self._end()
             return inventory
         return mark_held(left, holders)
@@ -246,6 +270,10 @@ def _made_for(config: NodeConfig, where: tuple[str, str]) -> tuple[object, ...]:
 def mark_held(inventory: Inventory, holders: Mapping[str, ClaimName]) -> Inventory:
     """Return an inventory of which nothing is given away by the device plugin that a claim has."""
     return replace(inventory, devices=tuple(_marked(each, holders) for each in inventory.devices))
+
+
+def _uuids(device: Device) -> tuple[str, ...]:
+    return (device.gpu.uuid, *(each.facts.uuid for each in device.slices))
 
 
 def _marked(device: Device, holders: Mapping[str, ClaimName]) -> Device:

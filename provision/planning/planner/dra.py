@@ -27,25 +27,29 @@ _CDI_ALWAYS_ON: Final = (2, 4)
 _SAID_CDI: Final = re.compile(r"^[^#\n]*\benable_cdi[ \t]*=[ \t]*(true|false)", re.MULTILINE)
 _VERSION_2: Final = re.compile(r"^[ \t]*version[ \t]*=[ \t]*2\b", re.MULTILINE)
 _OTHERWISE: Final = "declare plugin.interface: devicePlugin for this node"
-_BY_CLAIMS: Final = re.compile(r'"interface"\s*:\s*"dra"')
-_MADE: Final = re.compile(r'"dynamicMig"\s*:\s*true')
+_DIVIDED: Final = (
+    "other GPUs are given by claims: pods keep theirs, and one that is to be given otherwise is withheld until it is "
+    "free"
+)
 _MADE_FOR_CLAIMS: Final = "MIG devices are made for claims, on GPUs in MIG mode: what is there stays as it is"
 _MADE_NO_MORE: Final = "MIG devices are made for claims no more: those that pods have go with their claims"
 
 
 def dra_problems(facts: NodeFacts, stack: StackSpec) -> tuple[Problem, ...]:
     """Return why no claim could reach a container of the node, as far as versions are known."""
-    if stack.plugin.interface is not GpuInterface.DRA:
+    if not stack.plugin.interface.has_claims:
         return ()
     node, problems = facts.node.hostname, []
     if () < _kubelet(facts, stack) < _KUBELET:
         found = ".".join(map(str, _kubelet(facts, stack)))
         problem = Problem(
             code="kubelet-without-dra",
-            message=f"the kubelet of {node} is {found}, and plugin.interface: dra needs 1.34 or later",
+            message=f"the kubelet of {node} is {found}, and plugin.interface: {stack.plugin.interface.value} needs "
+            "1.34 or later",
             hint=f"upgrade it first, or {_OTHERWISE}",
         )
         problems.append(problem)
+    problems += _of_division(facts, stack)
     problems += _of_partitions(node, _kubelet(facts, stack), stack)
     engine = facts.engines.get(Engine.CONTAINERD.value) if stack.runtime.engine is Engine.CONTAINERD else None
     if engine is not None and () < version_numbers(engine.version) < _CONTAINERD:
@@ -57,6 +61,26 @@ def dra_problems(facts: NodeFacts, stack: StackSpec) -> tuple[Problem, ...]:
         )
         problems.append(problem)
     return tuple(problems)
+
+
+def _of_division(facts: NodeFacts, stack: StackSpec) -> list[Problem]:
+    """Return why a list of GPUs for claims divides nothing on this node.
+
+    One that the node has already is not judged: its GPUs are counted, and one that is lost is missing in the facts.
+    """
+    claims, count, node = stack.plugin.claims, len(facts.gpus), facts.node.hostname
+    is_had = given_by(facts) is GpuInterface.BOTH and _said(facts).get("claims") == list(claims)
+    if stack.plugin.interface is not GpuInterface.BOTH or not count or is_had:
+        return []
+    if unknown := [each for each in claims if each.isdecimal() and int(each) >= count]:
+        message = f"plugin.claims names {', '.join(unknown)}, and {node} has {count} GPUs: 0 to {count - 1}"
+        hint = "declare plugin.claims for this node or its group, or name GPUs by their UUIDs"
+        return [Problem(code="claims-of-no-gpu", message=message, hint=hint)]
+    if len(set(claims)) >= count:
+        message = f"plugin.claims names all {count} GPUs of {node}, and leaves none to the device plugin"
+        hint = "declare plugin.interface: dra for this node, or leave GPUs out of plugin.claims"
+        return [Problem(code="claims-of-all-gpus", message=message, hint=hint)]
+    return []
 
 
 def _of_partitions(node: str, kubelet: tuple[int, ...], stack: StackSpec) -> list[Problem]:
@@ -85,7 +109,7 @@ def dra_warnings(facts: NodeFacts, stack: StackSpec) -> tuple[Problem, ...]:
     """Return that the engine may take no CDI devices, where grapnel does not write that part of its configuration."""
     engine = stack.runtime.engine
     found = facts.engines.get(engine.value)
-    if stack.plugin.interface is not GpuInterface.DRA or found is None or engine is Engine.CRIO:
+    if not stack.plugin.interface.has_claims or found is None or engine is Engine.CRIO:
         return ()
     is_on = version_numbers(found.version) >= _CDI_ALWAYS_ON
     if engine is Engine.CONTAINERD and (stack.runtime.enabled or is_on):
@@ -105,18 +129,41 @@ def dra_warnings(facts: NodeFacts, stack: StackSpec) -> tuple[Problem, ...]:
     return (warning,)
 
 
+def given_by(facts: NodeFacts) -> GpuInterface | None:
+    """Return by what the node's file says that its GPUs are given; None where there is none yet."""
+    if facts.content(NODE_CONFIG_PATH) is None:
+        return None
+    said = _said(facts).get("interface")
+    return next((each for each in GpuInterface if each.value == said), GpuInterface.DEVICE_PLUGIN)
+
+
+def _said(facts: NodeFacts) -> dict[str, object]:
+    """Return what the node's file says; nothing where somebody has made it one that no daemon takes."""
+    try:
+        document = msgspec.json.decode(facts.content(NODE_CONFIG_PATH) or "{}")
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
 def with_interface(facts: NodeFacts, stack: StackSpec, items: Sequence[Item]) -> tuple[Item, ...]:
     """Return the items, of which the write of node.json says what a change of the interface means for pods."""
-    written = facts.content(NODE_CONFIG_PATH)
-    if written is None:
+    before, said = given_by(facts), _said(facts)
+    if before is None:
         return tuple(items)
-    before = GpuInterface.DRA if _BY_CLAIMS.search(written) else GpuInterface.DEVICE_PLUGIN
-    if before is stack.plugin.interface:
-        made_before = _MADE.search(written) is not None
-        if made_before is stack.plugin.dynamic_mig:
+    if before is stack.plugin.interface:  # a change from which no way leads back to another interface
+        if before is GpuInterface.BOTH and said.get("claims") != list(stack.plugin.claims):
+            return _of_config(items, _DIVIDED, Disruption.NONE)
+        if (said.get("dynamicMig") is True) is stack.plugin.dynamic_mig:
             return tuple(items)
         reason = _MADE_FOR_CLAIMS if stack.plugin.dynamic_mig else _MADE_NO_MORE
-        return _of_config(items, reason, Disruption.NONE)  # no way back leads to the other interface
+        return _of_config(items, reason, Disruption.NONE)
+    if GpuInterface.BOTH in {before, stack.plugin.interface}:
+        reason = (
+            f"GPUs are given by {stack.plugin.interface.words} instead of {before.words}: pods keep theirs, and one "
+            "that is to be given otherwise is withheld until it is free"
+        )
+        return _of_config(items, reason, Disruption.CHANGE_OVER)
     reason = (
         f"GPUs are given by {stack.plugin.interface.words} instead of {before.words}: pods keep theirs, and one that "
         f"a pod has by {before.words} is withheld until it is free"

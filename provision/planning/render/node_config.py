@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from provision.declaration.spec.model import GpuInterface
 from provision.planning.render.nvidia_config import NAMED_CONFIGS, NVIDIA_CONFIG_PATH, render_nvidia_config
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def render_node_config(stack: StackSpec) -> str:
         **({} if stack.plugin.metrics_address is None else {"metricsAddress": stack.plugin.metrics_address}),
         **({} if stack.plugin.kubernetes_api is None else {"kubernetesApi": stack.plugin.kubernetes_api}),
         **_choices(stack.plugin),
+        **({"claims": list(stack.plugin.claims)} if stack.plugin.interface is GpuInterface.BOTH else {}),
         **({} if render_nvidia_config(stack) is None else {"nvidiaConfigFile": NVIDIA_CONFIG_PATH}),
         **_by_label(stack.plugin),
         **({"memoryUnits": [_units(each) for each in stack.plugin.memory_units]} if stack.plugin.memory_units else {}),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from provision.declaration.spec.model import GpuInterface
 from provision.declaration.spec.text.excerpt import few
 from provision.report.console import Text
 from provision.report.terminal import CELL_WIDTH, age, count, names
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from provision.declaration.spec.model import GpuInterface
     from provision.rollout.decision.policy import WavePolicy
     from provision.rollout.decision.prepare import Prepared
     from provision.rollout.decision.snapshot import NodeState
@@ -165,7 +165,7 @@ def _describe(state: NodeState) -> dict[str, object]:
     return {
         "node": state.name,
         "kind": state.kind.value,
-        "from": (state.origin or None) if state.interface is None else state.interface.other.value,
+        "from": (state.origin or None) if state.interface is None else _former(state, state.interface).value,
         "to": (state.target or None) if state.interface is None else state.interface.value,
         "wave": None if state.wave is None else state.wave + 1,
         "zone": state.zone or None,
@@ -192,7 +192,7 @@ def _describe_pod(state: NodeState, pod: GpuPod) -> dict[str, object]:
 
 def _versions(state: NodeState) -> str:
     if state.interface is not None:
-        return f"{state.interface.other.value} → {state.interface.value}"
+        return f"{_former(state, state.interface).value} → {state.interface.value}"
     return " → ".join(dict.fromkeys(version for version in (state.origin, state.target) if version))
 
 
@@ -223,7 +223,16 @@ def _withheld(state: NodeState, interface: GpuInterface) -> str:
     what = f"gives GPUs by {interface.words}; no pod leaves it"
     if not pods:
         return what
-    return f"{what}; withheld until they end are the GPUs of {names(pods)}, given by {interface.other.words}"
+    before = _former(state, interface)
+    if GpuInterface.BOTH in {before, interface}:
+        return (
+            f"{what}; {names(pods)} keep theirs, of which those that are to be given otherwise are withheld meanwhile"
+        )
+    return f"{what}; withheld until they end are the GPUs of {names(pods)}, given by {before.words}"
+
+
+def _former(state: NodeState, interface: GpuInterface) -> GpuInterface:
+    return state.former_interface or interface.other
 
 
 def _pods(state: NodeState) -> Iterator[str]:

@@ -85,6 +85,7 @@ def _in_place(node: NodeState, now: datetime) -> Record:
         ailment=node.view.ailment,
         kind=node.kind,
         interface=node.interface,
+        origin_interface=node.former_interface,
         upgraded_from=_upgraded_from(node),
     )
 
@@ -313,7 +314,7 @@ def _restart(node: NodeState, record: Record, now: datetime) -> Write:
     if node.kind.is_in_place:
         return Write(node.name, replace(_in_place(node, now), began=record.began), cordoned=None)
     if record.kind.is_in_place:
-        record = replace(record, was_cordoned=node.view.is_cordoned, interface=None)
+        record = replace(record, was_cordoned=node.view.is_cordoned, interface=None, origin_interface=None)
     out_of_service = Phase.JOBS if node.drain.waits else Phase.DRAIN
     phase = Phase.VERIFY if node.is_as_declared else out_of_service
     again = replace(

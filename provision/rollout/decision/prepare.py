@@ -10,6 +10,7 @@ from provision.apply.gate import ENDS_WORK, changes_over, find_obstacle, needs_s
 from provision.apply.model import Assessment, Failure, Status
 from provision.declaration.spec.model import Entitlement, GpuInterface, Order, Rollout
 from provision.planning.node_plan import Action, Role
+from provision.planning.planner.dra import given_by
 from provision.rollout.decision.census import in_order
 from provision.rollout.decision.order.membership import with_waves
 from provision.rollout.decision.order.together import why_apart, with_domains
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from provision.apply.supply.kinds import Handing
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
     from provision.planning.node_plan import NodePlan
     from provision.rollout.decision.policy import DrainPolicy
@@ -224,6 +226,7 @@ def _state(view: NodeView, answer: Assessment | Failure | None, stack: StackSpec
         found = _unreached(view, view.record, target or view.record.target, drain)
         return replace(found, is_half_done=True)  # its next step waits for the end of that, and plans it then
     kind = _kind(answer.plan, view.record, stack.plugin.interface)
+    former = _former_interface(answer.facts, view.record, stack.plugin.interface)
     return NodeState(
         view=view,
         target=target,
@@ -235,15 +238,32 @@ def _state(view: NodeView, answer: Assessment | Failure | None, stack: StackSpec
         origin_change=answer.facts.driver.current or "",
         kind=kind,
         interface=stack.plugin.interface if kind is ChangeKind.INTERFACE else None,
-        may_return=_may_return(kind, stack),
+        former_interface=former if kind is ChangeKind.INTERFACE else None,
+        may_return=_may_return(kind, stack, former),
         is_released=answer.facts.is_released,
         is_half_done=answer.facts.driver.run is not None and answer.facts.driver.run.is_open,
     )
 
 
-def _may_return(kind: ChangeKind, stack: StackSpec) -> bool:
-    """Tell whether a failure leads back: after another MIG layout the driver is as before, and claims need an API."""
-    if kind is ChangeKind.INTERFACE and stack.plugin.interface is GpuInterface.DEVICE_PLUGIN:
+def _former_interface(facts: NodeFacts, record: Record | None, interface: GpuInterface) -> GpuInterface:
+    """Return by what a node gave its GPUs before; where its file says the new one by now, its record knows."""
+    written, recorded = given_by(facts), None
+    if record is not None and record.interface is not None:
+        recorded = record.former_interface if record.interface is interface else record.interface
+    is_on_its_way = record is not None and record.interface is interface and not record.phase.is_over
+    if written is not None and written is not interface and not is_on_its_way:
+        return written
+    return recorded or interface.other
+
+
+def _may_return(kind: ChangeKind, stack: StackSpec, former: GpuInterface) -> bool:
+    """Tell whether a failure leads back: after another MIG layout the driver is as before.
+
+    Claims need an API, and where they had some of the GPUs, it has to be declared which.
+    """
+    if kind is ChangeKind.INTERFACE and former is GpuInterface.BOTH and not stack.plugin.claims:
+        return False
+    if kind is ChangeKind.INTERFACE and former.has_claims:
         return stack.plugin.kubernetes_api is not None
     return kind is not ChangeKind.MIG
 
@@ -274,6 +294,7 @@ def _unreached(view: NodeView, record: Record, target: str, drain: DrainPolicy) 
         may_return=record.kind is not ChangeKind.MIG,
         kind=record.kind if record.kind in _NOT_OF_DRIVERS else ChangeKind.DRIVER,
         interface=record.interface,
+        former_interface=record.former_interface,
     )
 
 

@@ -116,6 +116,7 @@ class NodeState:
     kind: ChangeKind = ChangeKind.DRIVER
     boot: str = ""
     interface: GpuInterface | None = None
+    former_interface: GpuInterface | None = None
     back_for: str = ""
     back_from: str = ""
     called_off: str = ""

@@ -106,8 +106,8 @@ class FleetSpec(Section, frozen=True, kw_only=True, rename={"from_": "from"}):
     interface: Annotated[
         GpuInterface | None,
         doc(
-            "The interface of Kubernetes (`plugin.interface`) that all nodes change over to from the other one; null: "
-            "they get the driver `to`."
+            "The interface of Kubernetes (`plugin.interface`) that all nodes change over to: from devicePlugin, and to "
+            "that from dra; null: they get the driver `to`."
         ),
     ] = None
     rollout: Annotated[Rollout, doc("How the change moves through the fleet, as in the declaration.")] = Rollout()

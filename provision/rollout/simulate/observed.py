@@ -99,7 +99,7 @@ def _given_by(view: NodeView) -> GpuInterface:
     record = view.record
     if record is None or record.interface is None:
         return GpuInterface.DEVICE_PLUGIN
-    return record.interface if record.phase is Phase.DONE else record.interface.other
+    return record.interface if record.phase is Phase.DONE else record.former_interface or record.interface.other
 
 
 def measured(records: Iterable[Record]) -> dict[Phase, Spread]:

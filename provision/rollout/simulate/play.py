@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from provision.declaration.spec.model import GpuInterface
 from provision.rollout.adapters import Adapters
 from provision.rollout.decision.order.together import with_domains
 from provision.rollout.decision.policy import DrainPolicy, strictest
@@ -186,6 +187,11 @@ def _machine(node: NodeModel, chance: Chance) -> Machine:
     )
 
 
+def _interface_of(node: NodeModel, target: GpuInterface) -> GpuInterface:
+    """Return the interface that a node had, which stands in the place of its driver."""
+    return target.other if node.driver == target.value else GpuInterface(node.driver)
+
+
 def prepare(scenario: Scenario, cluster: SimulatedCluster) -> tuple[list[NodeState], Policy]:
     """Return the nodes and the policy as an apply of the declaration has them."""
     views = cluster.observe([node.name for node in scenario.nodes])
@@ -200,6 +206,7 @@ def prepare(scenario: Scenario, cluster: SimulatedCluster) -> tuple[list[NodeSta
             is_as_declared=node.driver == scenario.target,
             kind=ChangeKind.DRIVER if scenario.interface is None else ChangeKind.INTERFACE,
             interface=scenario.interface,
+            former_interface=None if scenario.interface is None else _interface_of(node, scenario.interface),
         )
         for node in scenario.nodes
         if not isinstance(view := views[node.name], NodeProblem)

@@ -267,7 +267,7 @@ def _is_declared_again(name: str, record: Record, seen: Seen) -> bool:
     """Tell whether a node went back to the driver, or the interface, that it is to have by now: its failure is over."""
     if record.interface is not None:
         plugin = seen.daemons.get(name)
-        return plugin is not None and plugin.interface is not record.interface
+        return plugin is not None and plugin.interface is record.former_interface
     declared = seen.declared.get(name)
     return declared is not None and bool(record.origin) and is_declared(declared, record.origin)
 

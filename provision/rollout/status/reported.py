@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from provision.declaration.spec.model import DaemonAs, GpuInterface
+from provision.declaration.spec.model import DaemonAs
 from provision.rollout.status.situations import NO_REPORT, SHORT_OF_GPUS, SILENT
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def trouble_of(reported: Reported, plugin: Plugin | None) -> tuple[Situation, st
 
 def knows_offer(reported: Reported, plugin: Plugin | None) -> bool:
     """Tell whether it is known what a node offers: its kubelet reports, and where it says less, slices were read."""
-    by_claims = plugin is not None and plugin.interface is GpuInterface.DRA and may_publish(reported)
+    by_claims = plugin is not None and plugin.interface.has_claims and may_publish(reported)
     return reported.offered is not None and not (by_claims and reported.published is None)
 
 

@@ -173,10 +173,16 @@ def _declared_words(node: NodeStatus) -> str:
     if node.declared is not None:
         told.append(f"driver {wanted_driver(node.declared)}" if node.declared.enabled else "the driver as it is")
     if node.plugin is not None:
-        by_claims = node.plugin.interface is GpuInterface.DRA
-        offered = "GPUs by claims" if by_claims else f"GPUs as {node.plugin.resource}"
-        told.append(offered if node.plugin.enabled else "no node daemon")
+        told.append(_offered_words(node.plugin) if node.plugin.enabled else "no node daemon")
     return ", ".join(told)
+
+
+def _offered_words(plugin: Plugin) -> str:
+    """Return how pods are to be given GPUs."""
+    if plugin.interface is GpuInterface.DRA:
+        return "GPUs by claims"
+    claimed = f", but {', '.join(plugin.claims)} by claims" if plugin.interface is GpuInterface.BOTH else ""
+    return f"GPUs as {plugin.resource}{claimed}"
 
 
 def cells_of(node: NodeStatus, last: Last | None = None) -> Cells:
@@ -255,7 +261,7 @@ def ways_to_know(node: NodeStatus, cells: Cells) -> Iterator[tuple[str, str]]:
     unknown, reported, plugin = cells.unknown, node.reported, node.plugin
     if reported is not None and reported.unasked:
         yield IN_USE, reported.unasked
-    if reported is not None and reported.unpublished and plugin is not None and plugin.interface is GpuInterface.DRA:
+    if reported is not None and reported.unpublished and plugin is not None and plugin.interface.has_claims:
         yield "GPUs for claims", reported.unpublished
     if not unknown:
         return

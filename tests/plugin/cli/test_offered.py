@@ -25,8 +25,8 @@ NIC, GPU, AUDIO = ("0x15b3", "0x020700"), ("0x10de", "0x030200"), ("0x10de", "0x
     [
         ({"offered": 1, "gpus": [HEALTHY]}, [GPU], []),
         ({"held": 1, "gpus": [HEALTHY]}, [GPU], []),
-        ({"gpus": [HEALTHY]}, [GPU], ["no GPU is offered"]),
-        ({"gpus": [ILL, HEALTHY]}, [GPU], ["no GPU is offered"]),
+        ({"gpus": [HEALTHY]}, [GPU], ["no GPU is offered by devicePlugin"]),
+        ({"gpus": [ILL, HEALTHY]}, [GPU], ["no GPU is offered by devicePlugin"]),
         pytest.param({"gpus": [ILL]}, [GPU], [], id="all are ill, which is no fault of the interface"),
         pytest.param({"waits": NO_GPU, "gpus": []}, [NIC, AUDIO], [], id="a machine without a gpu"),
         pytest.param({"waits": NO_GPU, "gpus": []}, [NIC, GPU], NO_GPU, id="a gpu that the driver does not know"),

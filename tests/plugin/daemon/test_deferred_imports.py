@@ -21,6 +21,7 @@ SWITCHED_ON = (
     "plugin.sharing.overuse.",
     "plugin.sharing.mps.",
     "plugin.dra.",
+    "plugin.daemon.optional.division",
     "plugin.gpushare.",
     "plugin.devices.other.",
     "plugin.system.thread_calls",  # of the same

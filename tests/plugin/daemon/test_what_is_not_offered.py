@@ -68,6 +68,19 @@ def test_devices_says_that_a_gpu_of_unknown_memory_is_not_shared_through_mps(tmp
     assert (labels["nvidia.com/gpu.sharing-strategy"], labels["nvidia.com/mps.capable"]) == ("none", "false")
 
 
+def test_devices_says_which_gpu_is_given_by_which_interface(tmp_path: Path) -> None:
+    machine, both = models.machine("a100-40gb", 3), {"interface": "both", "kubernetesApi": "/absent", "claims": ["2"]}
+    found = json.loads(ask(tmp_path, machine, "devices", "--json", **both).stdout)["devices"]
+    assert [each["interface"] for each in found] == ["devicePlugin", "devicePlugin", "dra"]
+    assert ask(tmp_path, machine, "devices", **both).stdout.split().count("devicePlugin") == 2
+    assert "INTERFACE" not in ask(tmp_path, machine, "devices").stdout
+    places = [{"uuid": each["uuid"], "pciAddress": each["pciAddress"]} for each in reversed(found)]
+    (tmp_path / "state").mkdir(exist_ok=True)
+    (tmp_path / "state/division.json").write_text(json.dumps({"claims": ["2"], "gpus": places}))
+    found = json.loads(ask(tmp_path, machine, "devices", "--json", **both).stdout)["devices"]
+    assert [each["interface"] for each in found] == ["dra", "devicePlugin", "devicePlugin"]
+
+
 def test_devices_says_of_what_size_nobody_knows(tmp_path: Path) -> None:
     unknown = replace(spark().gpus[0], name="NVIDIA X", compute_minor=0)
     machine = replace(spark(), gpus=(unknown,))

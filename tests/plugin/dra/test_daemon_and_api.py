@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -57,8 +58,8 @@ class Claims(DraKubelet):
             **keys,
         )
 
-    def change_to(self, interface: str) -> None:
-        self.declare(interface)
+    def change_to(self, interface: str, **keys: object) -> None:
+        self.declare(interface, **keys)
         self.daemon.signal(signal.SIGHUP)
 
     def ask_offered(self) -> tuple[bool, dict[str, Any]]:
@@ -264,11 +265,70 @@ def test_it_is_said_whether_gpus_are_offered_by_the_interface_that_is_declared(c
     assert not is_offered
     assert document["problems"] == ["the kubelet has not taken the driver gpu.nvidia.com"]
     claims.register()
-    assert claims.ask_offered() == (True, {"interface": "dra", "offered": 2, "held": 0, "problems": []})
+    assert claims.ask_offered() == (True, said("dra", dra=2))
     claims.change_to("devicePlugin")
-    assert claims.ask_offered() == (True, {"interface": "devicePlugin", "offered": 2, "held": 0, "problems": []})
+    assert claims.ask_offered() == (True, said("devicePlugin", devicePlugin=2))
     assert not claims.slices()
     assert len(claims.kubelet.healthy(RESOURCE)) == 2
+
+
+def said(interface: str, held: int = 0, **offered: int) -> dict[str, Any]:
+    """Return what `offered` says of interfaces that offer so many, of which `held` wait for others each."""
+    interfaces = {name: {"offered": number, "held": held} for name, number in offered.items()}
+    total = {"offered": sum(offered.values()), "held": held * len(offered)}
+    return {"interface": interface, **total, "interfaces": interfaces, "problems": []}
+
+
+def test_claims_and_the_device_plugin_give_their_own_gpus_also_when_they_are_divided_otherwise(claims: Claims) -> None:
+    claims.register()
+    claims.change_to("both", claims=["1"])
+    assert claims.ask_offered() == (True, said("both", devicePlugin=1, dra=1))
+    claims.wait_for(DEVICES[1])
+    old = pod("old", Container("c", 1))
+    claims.kubelet.admit(old)
+    assert claims.kubelet.device_manager.allocated[RESOURCE] == {gpu(0).uuid}
+    uid = claims.create("new", DEVICES[1])
+    assert claims.prepare("new", uid).error == ""
+    claims.change_to("both", claims=["0"])
+    assert claims.ask_offered() == (True, said("both", held=1, devicePlugin=0, dra=0))
+    assert not claims.slices()
+    assert claims.kubelet.healthy(RESOURCE) == []
+    assert "old" in claims.prepare("late", claims.create("late", DEVICES[0])).error
+    claims.restart()
+    claims.register()
+    claims.kubelet.device_manager.remove(old)
+    claims.wait_for(DEVICES[0])
+    assert claims.unprepare("new", uid) == ""
+    wait_until(lambda: claims.kubelet.healthy(RESOURCE) == [gpu(1).uuid], claims.daemon.log)
+    claims.change_to("devicePlugin")
+    assert claims.ask_offered() == (True, said("devicePlugin", devicePlugin=2))
+    assert not (claims.daemon.node / "state/division.json").exists()
+
+
+def test_a_gpu_that_is_lost_over_a_restart_moves_no_other_one(claims: Claims) -> None:
+    claims.register()
+    claims.change_to("both", claims=["1"])
+    claims.wait_for(DEVICES[1])
+    claims.hang_up()
+    left = replace(gpu(1), index=0)
+    write_driver(claims.daemon.driver, Snapshot(VERSION, (left,)))
+    claims.restart()
+    claims.register()
+    claims.daemon.wait_for_log("driver version", times=2)
+    claims.wait_for(DEVICES[1])
+    is_offered, document = claims.ask_offered()
+    assert (is_offered, document["problems"]) == (False, ["no GPU is offered by devicePlugin"])
+
+
+def test_a_list_that_leaves_the_device_plugin_nothing_is_no_division(claims: Claims) -> None:
+    claims.register()
+    claims.change_to("both", claims=["0", "1", "7"])
+    is_offered, document = claims.ask_offered()
+    assert not is_offered
+    assert document["problems"] == [
+        "claims names 7, and this node has no such GPU",
+        "claims names all GPUs of this node, and leaves none to the device plugin",
+    ]
 
 
 def test_nothing_is_offered_before_a_kubelet_has_taken_the_driver(claims: Claims) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +16,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from plugin.base.errors import RequestError
 from plugin.base.log import Logger
 from plugin.daemon.optional.claims import mark_held
+from plugin.daemon.optional.division import Division
 from plugin.devices.allocation.table import allocate
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.dra import messages as api
-from plugin.dra.devices import DRIVER, find_devices
+from plugin.dra.devices import DRIVER, find_devices, name_of
 from plugin.dra.service import ClaimService, Health
 from plugin.dra.store import ClaimStore, Record
 from plugin.driver.snapshot import Snapshot
 from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
 from plugin.kubelet.pod_resources.holdings import HoldingsView, Pace
-from tests.plugin.fakes import VERSION, DictTree, gpus, whole_table
+from tests.plugin.fakes import VERSION, DictTree, gpu, gpus, whole_table
 
 if TYPE_CHECKING:
     from plugin.dra.claims import ClaimName
@@ -34,6 +36,7 @@ GPUS = 3
 NUMBERS = st.integers(0, GPUS - 1)
 CLAIMS = st.integers(0, 4)
 RESOURCE = "nvidia.com/gpu"
+UUIDS = {name_of(each.uuid): each.uuid for each in gpus(GPUS)}
 
 
 class Node(RuleBasedStateMachine):
@@ -43,8 +46,8 @@ class Node(RuleBasedStateMachine):
     def start(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.folder = Path(tempfile.mkdtemp())
-        self.inventory = next_inventory(Inventory(), Snapshot(VERSION, gpus(GPUS)), DictTree(set()))
-        self.is_by_claims = False
+        self.there = set(range(GPUS))  # the GPUs that the driver lists
+        self.declared: list[str] = []  # those that claims are to be given
         self.pods: dict[int, str] = {}  # by the device plugin: number → UUID
         self.listed: dict[int, str] = {}
         self.allocated: dict[int, str] = {}  # claim → name of its device, as the API has it
@@ -60,6 +63,8 @@ class Node(RuleBasedStateMachine):
 
     def begin(self) -> None:
         """Start a daemon: it knows what is on the disk, and what the kubelet says."""
+        self.inventory = Inventory()  # a GPU that is lost over a restart is none that is known
+        self.division = Division(self.folder, self.declared, Logger())
         self.view = HoldingsView(self._list, lambda *_: None, lambda: False, Logger(), Pace(starts_s=0.0))
         self.store = ClaimStore(self.folder, Logger())
         self.store.load()
@@ -108,26 +113,35 @@ class Node(RuleBasedStateMachine):
 
     def show(self) -> None:
         """Publish, or offer to the kubelet, as the daemon does after each change."""
-        if self.is_by_claims:
-            self.table = whole_table(Inventory())
-            holders = {name: self.view.holder_of(each.parts) for name, each in self.devices.items()}
-            if None not in holders.values():
-                self.slices |= {name for name, who in holders.items() if not who}
-        else:
-            held = {each.uuid: claim for claim, each in self.store.held()}
-            self.table = whole_table(mark_held(self.inventory, held))
+        found = Snapshot(VERSION, tuple(gpu(number) for number in sorted(self.there)))
+        self.inventory = next_inventory(self.inventory, found, DictTree(set()))
+        by_claims = self.division.find(self.inventory)
+        own = {name: each for name, each in self.devices.items() if each.uuid in by_claims}
+        holders = {name: self.view.holder_of(each.parts) for name, each in own.items()}
+        if None not in holders.values():
+            self.slices |= {name for name, who in holders.items() if not who}
+        held = {each.uuid: claim for claim, each in self.store.held()}
+        others = tuple(each for each in self.inventory.devices if each.gpu.uuid not in by_claims)
+        self.table = whole_table(mark_held(replace(self.inventory, devices=others), held))
 
     # What happens
 
-    @rule()
-    def change_over(self) -> None:
-        self.is_by_claims = not self.is_by_claims
+    @rule(numbers=st.sets(NUMBERS))
+    def the_gpus_are_divided_otherwise(self, numbers: set[int]) -> None:
+        """Between none, which is the device plugin alone, and all, which is claims alone."""
+        self.declared = [str(number) for number in sorted(numbers)]
+        self.division = Division(self.folder, self.declared, Logger())
+        self.show()
+
+    @rule(numbers=st.sets(NUMBERS))
+    def gpus_are_lost_or_come_back(self, numbers: set[int]) -> None:
+        self.there = numbers
         self.show()
 
     @rule(number=NUMBERS)
     def a_pod_asks_the_device_plugin(self, number: int) -> None:
         """The kubelet may still have an old list: what it asks for was offered at some time, and it has given none."""
-        uuid = self.inventory.devices[number].gpu.uuid
+        uuid = gpu(number).uuid
         if uuid in self.pods.values():
             return
         try:
@@ -169,7 +183,7 @@ class Node(RuleBasedStateMachine):
         request = api.NodePrepareResourcesRequest(claims=(asked,))
         (answer,) = self.loop.run_until_complete(self.service.prepare(request)).claims
         if answer.value is not None and not answer.value.error:
-            self.with_claims[claim] = self.devices[answer.value.devices[0].device_name].uuid
+            self.with_claims[claim] = UUIDS[answer.value.devices[0].device_name]
 
     @precondition(lambda self: self.allocated)
     @rule(number=CLAIMS)

@@ -105,9 +105,9 @@ def waiting(name: str) -> ResourceClaim:
     return msgspec.convert(claim(name, "gpu-0", "gpu-1") | {"status": {}}, ResourceClaim)
 
 
-def publishing(room: Room) -> Candidate:
-    """Return a node that gives its GPUs to claims."""
-    candidate = node(has=0)
+def publishing(room: Room, has: int = 0) -> Candidate:
+    """Return a node that gives its GPUs to claims, and so many by its device plugin."""
+    candidate = node(has=has)
     assert candidate.status is not None
     assert candidate.status.reported is not None
     reported = replace(candidate.status.reported, published={CLASS: room})
@@ -124,6 +124,11 @@ FAILED = FAILED_IN[Phase.SWAP]
         pytest.param(node(), [], id="nothing"),
         pytest.param(node(has=0), [f"has no {GPU}"], id="no GPU"),
         pytest.param(node(has=1), [f"has 1 {GPU}, and 2 are asked for"], id="too small"),
+        pytest.param(
+            publishing(Room(2, 2, 1), has=1),
+            [f"has 1 {GPU}, and 2 are asked for; 2 more GPUs are given by claims alone, 1 of them free"],
+            id="too small, and others are not for it",
+        ),
         pytest.param(node(has=1, spec={"unschedulable": True}), [f"has 1 {GPU}, and 2 are asked for"], id="that alone"),
         pytest.param(
             node(gives=1, situation=SHORT_OF_GPUS, trouble="3 of 4 GPUs cannot be used: XID 79"),

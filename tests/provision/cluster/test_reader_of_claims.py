@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from provision.declaration.spec.model import GpuInterface, Plugin
@@ -65,6 +66,20 @@ def test_gpus_that_a_node_gives_to_claims_are_offered_and_their_pods_are_named(
     document = machine_document(n2)
     assert document is not None
     assert (document.gpus.offered or {})["gpu.nvidia.com"] == 4 - offers
+
+
+def test_a_node_that_gives_some_gpus_by_each_interface_offers_all_of_them(server: FleetServer) -> None:
+    by_claims(server, offers=1)
+    both = msgspec.structs.replace(DRA, interface=GpuInterface.BOTH, claims=("1", "2", "3"))
+
+    (n2,) = fleet_status(replace(asking(server, "n2").look(), daemons={"n2": both})).nodes
+
+    assert n2.situation is IDLE
+    told = {label: text for label, text, _ in facts_of(n2, None)}
+    assert told["declared"] == "GPUs as nvidia.com/gpu, but 1, 2, 3 by claims"
+    server.slices = []
+    (n2,) = fleet_status(replace(asking(server, "n2").look(), daemons={"n2": both})).nodes
+    assert (n2.situation, n2.reason) == (SHORT_OF_GPUS, "it has 4 GPUs and offers 1")
 
 
 def test_claims_and_slices_are_asked_for_where_a_kubelet_offers_less_than_there_is(server: FleetServer) -> None:

@@ -12,6 +12,7 @@ from provision.planning.engines.containerd.imports import DROP_IN_PATH
 from provision.planning.node_plan import Action, Disruption
 from provision.planning.render.node_config import NODE_CONFIG_PATH
 from tests.provision.samples import (
+    GPU,
     RUNNING,
     configured,
     edit_file,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 API = {"kubernetesApi": "/etc/kubernetes/kubelet.conf"}
 DRA: dict[str, Any] = {"interface": "dra", **API}
+BOTH: dict[str, Any] = {"interface": "both", "claims": ["2", "3"], **API}
 K3S = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
 OFF = 'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\n  enable_cdi = false\n'
 ON = OFF.replace("false", "true")
@@ -132,8 +134,20 @@ def test_an_engine_that_would_ignore_devices_is_told_where_grapnel_does_not_writ
     [
         (API, DRA, "by claims instead of the device plugin: pods keep theirs, and one that a pod has by the device"),
         (DRA, API, "by the device plugin instead of claims: pods keep theirs, and one that a pod has by claims"),
+        (
+            API,
+            BOTH,
+            "by the device plugin and claims instead of the device plugin: pods keep theirs, and one that is to",
+        ),
+        (
+            BOTH,
+            API,
+            "by the device plugin instead of the device plugin and claims: pods keep theirs, and one that is to",
+        ),
+        (DRA, BOTH, "by the device plugin and claims instead of claims: pods keep theirs, and one that is to be given"),
+        (BOTH, DRA, "by claims instead of the device plugin and claims: pods keep theirs, and one that is to be given"),
     ],
-    ids=["to claims", "back"],
+    ids=["to claims", "back", "to both", "from both", "from claims to both", "from both to claims"],
 )
 def test_a_change_says_what_becomes_of_pods(before: dict[str, str], after: dict[str, str], words: str) -> None:
     facts = configured(make_stack(plugin=before))
@@ -157,6 +171,37 @@ def test_mig_devices_for_claims_are_no_other_interface_to_which_a_failure_would_
     (write,) = (item for item in result.items if item.target == NODE_CONFIG_PATH)
     assert "MIG devices are made for claims" in write.reason
     assert write.disruption is Disruption.NONE
+
+
+def test_a_node_divides_its_gpus_otherwise_without_a_turn_as_it_gives_them_by_both_already() -> None:
+    facts, after = configured(make_stack(plugin=BOTH)), make_stack(plugin=BOTH | {"claims": ["1"]})
+
+    result = plan(facts, after)
+
+    (write,) = (item for item in result.items if item.target == NODE_CONFIG_PATH)
+    assert write.disruption is Disruption.NONE
+    assert "withheld until it is free" in write.reason
+    assert plan(simulate_apply(facts, result), after).is_empty
+
+
+@pytest.mark.parametrize(
+    ("claims", "code"),
+    [
+        (["2", "3"], None),
+        (["3", "4"], "claims-of-no-gpu"),
+        (["0", "1", "2", "3"], "claims-of-all-gpus"),
+        (["0", "1", "2", "GPU-8dd2bd5b-4d67-4b04-8f2c-1d3f0d5f2c11"], "claims-of-all-gpus"),
+        (["GPU-8dd2bd5b-4d67-4b04-8f2c-1d3f0d5f2c11"], None),  # facts know no UUIDs: the node says it
+    ],
+)
+def test_a_list_that_divides_nothing_on_a_node_is_refused(claims: list[str], code: str | None) -> None:
+    gpus = tuple(replace(GPU, address=f"0000:{number}0:00.0") for number in range(1, 5))
+    stack = make_stack(plugin=BOTH | {"claims": claims})
+    codes = [each.code for each in plan(replace(make_facts(), gpus=gpus), stack).problems]
+
+    assert (code is None and not any(each.startswith("claims-of") for each in codes)) or code in codes
+    had = replace(configured(stack), gpus=gpus[:2])  # the others are lost, and nothing moves
+    assert not any(each.code.startswith("claims-of") for each in plan(had, stack).problems)
 
 
 @pytest.mark.parametrize(("version", "is_restarted"), [("1.7.24", True), ("2.2.1", False)])

@@ -15,6 +15,7 @@ from provision.apply.model import Failure, NodeResult, Status
 from provision.cluster.kubernetes.nodes.marks import NVIDIA_STATE, UPGRADE, render_patch
 from provision.cluster.kubernetes.notices import LIFECYCLE, Notice, conditions, message_of
 from provision.cluster.kubernetes.objects.nodes import Node
+from provision.cluster.record import decode_record, encode_record
 from provision.declaration.spec.model import GpuInterface, Wave
 from provision.report.terminal import phase_words
 from provision.rollout.decision.advance import advance
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from provision.rollout.decision.snapshot import NodeState
     from provision.rollout.model import Origin
 
-PLUGIN, DRA = GpuInterface.DEVICE_PLUGIN, GpuInterface.DRA
+PLUGIN, DRA, BOTH = GpuInterface
 
 
 @dataclass
@@ -122,9 +123,16 @@ class Machines:
                 is_as_declared=self.steps.has[name] is declared,
                 kind=ChangeKind.INTERFACE,
                 interface=declared,
+                former_interface=self._former(name, declared),
             )
             for name, node in self.cluster.nodes.items()
         ]
+
+    def _former(self, name: str, declared: GpuInterface) -> GpuInterface | None:
+        """Return what a node has; where that is what is declared by now, its record knows what it had."""
+        record = self.cluster.nodes[name].record
+        has = self.steps.has[name]
+        return has if has is not declared or record is None else record.former_interface
 
     def phase(self, name: str) -> Phase | None:
         record = self.cluster.nodes[name].record
@@ -203,6 +211,25 @@ def test_a_node_whose_kubelet_does_not_take_it_goes_back_and_the_others_stay_as_
 
     machines.steps.refused.clear()
     assert statuses(machines.apply()) == ["converged", "converged"]
+
+
+@pytest.mark.parametrize(
+    ("former", "declared"), list(itertools.permutations(GpuInterface, 2)), ids=lambda each: each.value
+)
+def test_a_node_that_fails_has_the_interface_again_that_it_had(former: GpuInterface, declared: GpuInterface) -> None:
+    machines = Machines.of("n1")
+    machines.steps.has["n1"] = former
+    machines.steps.refused.add("n1")
+
+    assert statuses(machines.apply(declared=declared)) == ["returned"]
+
+    assert machines.steps.has == {"n1": former}
+    node = machines.cluster.nodes["n1"]
+    assert node.record is not None
+    assert decode_record(encode_record(node.record)).former_interface is former
+    assert f"returned to giving GPUs by {former.words}" in node.record.complaint
+    machines.steps.refused.clear()
+    assert statuses(machines.apply(declared=declared)) == ["converged"]
 
 
 def test_a_node_that_cannot_go_back_takes_pods_and_is_tried_again() -> None:

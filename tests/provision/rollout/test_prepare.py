@@ -18,7 +18,7 @@ from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import ChangeKind, NodeView, Phase
 from tests.provision.apply.fakes import facts_of, item
 from tests.provision.rollout.fakes import MINUTE, NEW, OLD, record, view
-from tests.provision.samples import make_stack
+from tests.provision.samples import configured, make_stack
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -141,6 +141,32 @@ def test_claims_are_the_way_back_only_where_an_api_for_them_is_declared() -> Non
         (GpuInterface.DEVICE_PLUGIN, True),
         (GpuInterface.DEVICE_PLUGIN, False),
     ]
+
+
+def test_a_change_knows_which_interface_a_node_had_and_leads_back_there_alone() -> None:
+    api = {"kubernetesApi": "/etc/kubernetes/kubelet.conf"}
+    both = make_stack(plugin=api | {"interface": "both", "claims": ["1"]})
+    had = configured(both)
+    on_its_way = record(
+        Phase.VERIFY, kind=ChangeKind.INTERFACE, interface=GpuInterface.BOTH, origin_interface=GpuInterface.DRA
+    )
+    stacks = {
+        "n1": make_stack(plugin=api),
+        "n2": make_stack(plugin=api | {"claims": ["1"]}),
+        "n3": make_stack(plugin=api | {"interface": "dra", "claims": ["1"]}),
+        "n4": both,
+    }
+    answers: dict[str, Assessment | Failure] = {
+        name: replace(assessed(name, *([] if name == "n4" else [CHANGE_OVER])), facts=had) for name in stacks
+    }
+    views = {name: view(name, on_its_way) if name == "n4" else view(name) for name in stacks}
+    prepared = prepare(answers, stacks, views, {})
+    assert {state.name: (state.former_interface, state.may_return) for state in prepared.states} == {
+        "n1": (GpuInterface.BOTH, False),  # nobody says any more which GPUs claims had
+        "n2": (GpuInterface.BOTH, True),
+        "n3": (GpuInterface.BOTH, True),
+        "n4": (GpuInterface.DRA, True),
+    }
 
 
 def test_what_an_apply_left_unfinished_comes_first_then_what_failed() -> None:

@@ -49,15 +49,17 @@ def test_nodes_are_changed_one_after_the_other_in_the_time_that_their_steps_take
     assert played.took_s == pytest.approx(4 * OUT_S, abs=20)
 
 
-def test_nodes_that_change_over_serve_meanwhile_and_their_pods_stay() -> None:
-    models = tuple(
-        NodeModel(name=f"n{number}", driver="devicePlugin", pods=(PodModel(name="web"),)) for number in range(1, 5)
-    )
+@pytest.mark.parametrize(
+    ("before", "target", "which"),
+    [("devicePlugin", "dra", ""), ("dra", "both", ", as far as"), ("both", "devicePlugin", ", as far as")],
+)
+def test_nodes_that_change_over_serve_meanwhile_and_their_pods_stay(before: str, target: str, which: str) -> None:
+    models = tuple(NodeModel(name=f"n{number}", driver=before, pods=(PodModel(name="web"),)) for number in range(1, 5))
     change = Scenario(
         nodes=models,
-        target="dra",
+        target=target,
         start=START,
-        interface=GpuInterface.DRA,
+        interface=GpuInterface(target),
         rollout=Rollout(max_parallel=2, max_unavailable=2),
         durations={Phase.SWAP: Spread(15.0), Phase.VERIFY: Spread(5.0)},
     )
@@ -68,9 +70,11 @@ def test_nodes_that_change_over_serve_meanwhile_and_their_pods_stay() -> None:
     assert played.took_s == pytest.approx(2 * 20, abs=10)
     stopped = play(replace(change, faults=Faults(verify=1.0)), 1)
     assert {node.ending for node in stopped.nodes} <= {Phase.RETURNED, None}
+    assert f"giving GPUs by {GpuInterface(before).words}" in " ".join(entry.reason for entry in stopped.entries)
     assert None in {node.ending for node in stopped.nodes}, "the first failure stops it"
     shown = " ".join(str(line) for line in render_simulation(change, played, [outcome_of(played)]))
     assert "withheld until they end are the GPUs of web on n1, web on n2" in shown
+    assert f"and 1 more{which}" in shown or f"web on n4{which}" in shown
 
 
 def test_of_a_fleet_with_its_driver_the_change_of_the_interface_is_played() -> None:

@@ -73,6 +73,7 @@ BEYOND_SCHEMA = {
     "daemon-in-a-pod",
     "device-classes",
     "device-classes-of-one-resource",
+    "both-interfaces-and-no-division",
     "dra-in-a-pod",
     "dra-without-what-it-needs",
     "domains-of-nothing",

@@ -47,6 +47,22 @@ def test_the_shortest_declaration_is_beyond_doubt() -> None:
         ),
         pytest.param({"plugin": {"interface": "dra"}}, ("error", "plugin.interface"), id="claims that nobody reads"),
         pytest.param(
+            {"plugin": DRA | {"interface": "both"}}, ("error", "plugin.claims"), id="a division that names no GPU"
+        ),
+        pytest.param(
+            {"plugin": {"interface": "both", "claims": ["1"]}},
+            ("error", "plugin.interface"),
+            id="some that nobody reads",
+        ),
+        pytest.param(
+            {"plugin": DRA | {"claims": ["1"]}}, ("warning", "plugin.claims"), id="some where claims have all of them"
+        ),
+        pytest.param(
+            {"plugin": DRA | {"interface": "both", "claims": ["1"], "dynamicMig": True}},
+            ("error", "plugin.dynamicMig"),
+            id="MIG devices for claims beside the device plugin's",
+        ),
+        pytest.param(
             {"plugin": DRA | {"daemon": "daemonset"}}, ("error", "plugin.interface"), id="a pod without that identity"
         ),
         pytest.param(

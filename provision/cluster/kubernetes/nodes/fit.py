@@ -118,15 +118,25 @@ def _lacking(candidate: Candidate, name: str, number: int) -> Obstacle | None:
         do = "" if status is None else _MORE
         return Obstacle(f"has no {name}{offers}", do, is_final=True)
     if number > room.has:
-        return Obstacle(f"has {room.has} {name}, and {number} are asked for", is_final=True)
+        return Obstacle(f"has {room.has} {name}, and {number} are asked for{_beside(candidate, name)}", is_final=True)
     if number > room.gives:
         is_short = status is not None and status.situation is SHORT_OF_GPUS
         return Obstacle(
             f"can give {room.gives} of its {room.has} {name}{because}", SHORT_OF_GPUS.todo if is_short else _MORE
         )
     if number > room.free:
-        return Obstacle(f"{room.held} of its {room.gives} {name} are held by other pods, {room.free} free", _HOLDERS)
+        why = f"{room.held} of its {room.gives} {name} are held by other pods, {room.free} free"
+        return Obstacle(f"{why}{_beside(candidate, name)}", _HOLDERS)
     return None
+
+
+def _beside(candidate: Candidate, name: str) -> str:
+    """Return that a node gives its other GPUs by claims: a pod that asks for a number of these is given none there."""
+    plugin = None if candidate.status is None else candidate.status.plugin
+    if name != (WHOLE if plugin is None else plugin.resource) or CLASS not in candidate.published:
+        return ""
+    room = candidate.published[CLASS]
+    return f"; {room.has} more GPUs are given by claims alone, {room.free} of them free"
 
 
 def _by_claims(room: Room, name: str) -> Obstacle:

@@ -19,6 +19,7 @@ from provision.declaration.spec.model.texts import (
     DeviceClassSource,
     DeviceId,
     DnsLabel,
+    GpuId,
     KubeconfigPath,
     ListenAddress,
     NamePatternText,
@@ -54,15 +55,23 @@ class GpuInterface(Enum):
 
     DEVICE_PLUGIN = "devicePlugin"
     DRA = "dra"
+    BOTH = "both"
 
     @property
     def other(self) -> GpuInterface:
-        """The one that a node has before it has this one."""
+        """The one that a node had before it has this one, where nobody has written that down."""
         return GpuInterface.DRA if self is GpuInterface.DEVICE_PLUGIN else GpuInterface.DEVICE_PLUGIN
+
+    @property
+    def has_claims(self) -> bool:
+        """Whether claims are given GPUs, all or some."""
+        return self is not GpuInterface.DEVICE_PLUGIN
 
     @property
     def words(self) -> str:
         """What gives the GPUs."""
+        if self is GpuInterface.BOTH:
+            return "the device plugin and claims"
         return "the device plugin" if self is GpuInterface.DEVICE_PLUGIN else "claims"
 
 
@@ -193,9 +202,18 @@ class Plugin(Section, frozen=True, kw_only=True):
         GpuInterface,
         doc(
             "Through what pods are given GPUs; devicePlugin: by numbers of a resource; dra: by dynamic resource "
-            "allocation, as devices of the driver gpu.nvidia.com, which claims select (Kubernetes 1.34 or later)."
+            "allocation, as devices of the driver gpu.nvidia.com, which claims select (Kubernetes 1.34 or later); "
+            "both: those that claims names by claims, the others by numbers."
         ),
     ] = GpuInterface.DEVICE_PLUGIN
+    claims: Annotated[
+        tuple[GpuId, ...],
+        Meta(max_length=64),
+        doc(
+            "With interface: both, which GPUs are given by claims, by index or UUID; indices count a node's GPUs by "
+            "their PCI addresses, once for this list."
+        ),
+    ] = ()
     dynamic_mig: Annotated[
         bool,
         doc(

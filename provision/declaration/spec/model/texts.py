@@ -203,6 +203,7 @@ DeviceId = Annotated[
         "0:1",
     ),
 ]
+GpuId = Annotated[str, text(rf"((0|[1-9][0-9]{{0,2}})|GPU-{_UUID})", "a GPU: its index in quotes, or a UUID", "4")]
 _CLASS = "[a-z0-9][a-z0-9-]{0,39}"
 DeviceClassName = Annotated[
     str, text(_CLASS, "the name of a device class: 40 small letters, digits and '-' at most", "rdma-shared")

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from provision.declaration.spec.known_part import as_far_as_known
-from provision.declaration.spec.model import Engine, EngineSource, Entitlement, GpuInterface, StackSpec
+from provision.declaration.spec.model import Engine, EngineSource, Entitlement, StackSpec
 from provision.declaration.spec.rules.driver import judge_driver
 from provision.declaration.spec.rules.gpu_settings import judge_gpu_settings
 from provision.declaration.spec.rules.kueue import judge_kueue
@@ -60,9 +60,10 @@ def _runtime(spec: StackSpec) -> Iterator[Remark]:
             )
         return
     by_kubelet = spec.runtime.entitlement is Entitlement.KUBELET
-    if spec.plugin.enabled and spec.plugin.interface is GpuInterface.DRA and spec.runtime.engine is Engine.DOCKER:
+    if spec.plugin.enabled and spec.plugin.interface.has_claims and spec.runtime.engine is Engine.DOCKER:
         hint = "use containerd or CRI-O for these nodes, or write interface: devicePlugin"
-        yield error(("plugin", "interface"), "dra needs CDI devices, which no kubelet hands to Docker", hint)
+        said = spec.plugin.interface.value
+        yield error(("plugin", "interface"), f"{said} needs CDI devices, which no kubelet hands to Docker", hint)
     if by_kubelet and not spec.runtime.engine.works_with_kubelet:
         yield error(path, f"{spec.runtime.engine.value} does not work with a kubelet", "write entitlement: env")
     elif by_kubelet and not spec.plugin.enabled:

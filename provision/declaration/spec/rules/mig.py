@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
-from provision.declaration.spec.model import GpuInterface, MigStrategy
+from provision.declaration.spec.model import MigStrategy
 from provision.declaration.spec.rules.remark import error, warning
 from provision.declaration.spec.validate import nearest
 from provision.declaration.spec.values.mig_profiles import (
@@ -62,7 +62,7 @@ def judge_chosen(spec: StackSpec, entries: Sequence[MigEntry]) -> Iterator[Remar
     strategy = spec.plugin.mig_strategy
     if not divided or not spec.plugin.enabled:
         return
-    if spec.plugin.configs or spec.plugin.interface is GpuInterface.DRA:
+    if spec.plugin.configs or spec.plugin.interface.has_claims:
         return  # a label decides how they are offered; to claims, all that are there
     if strategy is MigStrategy.NONE:
         message = f"{spec.mig.layout} makes MIG devices, and plugin.migStrategy: none offers its GPUs as whole ones"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from provision.declaration.spec.model import GpuInterface, MigStrategy
+from provision.declaration.spec.model import MigStrategy
 from provision.declaration.spec.rules.plugin import division_rules, full_name
 from provision.declaration.spec.rules.remark import error, warning
 from provision.declaration.spec.rules.tenancy import OF_CLASS, TENANTS, bare, is_extended
@@ -32,7 +32,7 @@ def judge_offers(tenancy: Tenancy, specs: Sequence[StackSpec]) -> Iterator[Remar
     plugins = _different(specs)
     known = sorted({name for plugin in plugins for name in offered(plugin)})
     mixed = any(_names_by_profile(plugin) for plugin in plugins)
-    by_claims = any(plugin.interface is GpuInterface.DRA for plugin in plugins)
+    by_claims = any(plugin.interface.has_claims for plugin in plugins)
     if by_claims:
         yield from _uncounted(tenancy, known)
     for path, name in _asked(tenancy):

@@ -166,27 +166,41 @@ def _api(plugin: Plugin) -> Iterator[Remark]:
 
 def _interface(plugin: Plugin) -> Iterator[Remark]:
     """Yield what dynamic resource allocation needs, and what of the declaration it does not offer."""
-    if plugin.interface is not GpuInterface.DRA:
-        if plugin.dynamic_mig:
-            hint = "write interface: dra, or declare mig.layout, whose MIG devices the device plugin offers"
-            yield error((*SECTION, "dynamicMig"), "the device plugin offers MIG devices that are there", hint)
+    yield from _division(plugin)
+    if plugin.dynamic_mig and plugin.interface is not GpuInterface.DRA:
+        hint = "write interface: dra, or declare mig.layout, whose MIG devices the device plugin offers"
+        yield error((*SECTION, "dynamicMig"), "the device plugin offers MIG devices that are there", hint)
+    if not plugin.interface.has_claims:
         return
-    if plugin.dynamic_mig:
+    if plugin.dynamic_mig and plugin.interface is GpuInterface.DRA:
         yield from _shares_of_mig(plugin, SECTION)
         for name, config in plugin.configs.items():
             chosen = msgspec.structs.replace(plugin, sharing=config.sharing)
             yield from _shares_of_mig(chosen, (*SECTION, "configs", name))
     path: KeyPath = (*SECTION, "interface")
+    said = plugin.interface.value
     if plugin.daemon is DaemonAs.DAEMON_SET:
         hint = "write daemon: unit, or interface: devicePlugin"
-        message = "dra does not work with daemon: daemonset so far: a pod has not its node's own identity"
+        message = f"{said} does not work with daemon: daemonset so far: a pod has not its node's own identity"
         yield error(path, message, hint)
     elif plugin.kubernetes_api is None:
-        message = "dra needs the Kubernetes API, where the node's devices are published and its claims are read"
+        message = f"{said} needs the Kubernetes API, where the node's devices are published and its claims are read"
         yield error(path, message, "write kubernetesApi, such as /etc/kubernetes/kubelet.conf")
-    yield from _names_alone(plugin, SECTION)
-    for name, config in plugin.configs.items():
-        yield from _names_alone(config, (*SECTION, "configs", name))
+    if plugin.interface is GpuInterface.DRA:
+        yield from _names_alone(plugin, SECTION)
+        for name, config in plugin.configs.items():
+            yield from _names_alone(config, (*SECTION, "configs", name))
+
+
+def _division(plugin: Plugin) -> Iterator[Remark]:
+    """Yield what is wrong with the GPUs that are given by claims beside the device plugin."""
+    if plugin.interface is GpuInterface.BOTH and not plugin.claims:
+        message = "no GPU is named that claims are given, and interface: both gives each GPU by one of the two alone"
+        hint = 'name some, such as ["4", "5"], or write interface: devicePlugin, or dra'
+        yield error((*SECTION, "claims"), message, hint)
+    elif plugin.claims and plugin.interface is not GpuInterface.BOTH:
+        hint = "write interface: both, or leave it out; a node on its way from both keeps it for a way back"
+        yield warning((*SECTION, "claims"), f"has no effect with interface: {plugin.interface.value}", hint)
 
 
 def _shares_of_mig(plugin: Plugin, where: KeyPath) -> Iterator[Remark]:

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from provision.declaration.spec.model import Engine, EngineSource, GpuInterface
+from provision.declaration.spec.model import Engine, EngineSource
 from provision.planning.engines.containerd.base_spec import InheritedSpec, inherit_base_spec, render_base_spec
 from provision.planning.engines.containerd.configuration import ContainerdFiles, render_containerd
 from provision.planning.engines.containerd.handler import BASE_SPEC_PATH
@@ -63,7 +63,7 @@ def _containerd(facts: NodeFacts, stack: StackSpec) -> ContainerdFiles:
         version_of_engine(facts, Engine.CONTAINERD),
         frozenset(_imports(facts)),
         adopt=stack.runtime.adopt,
-        cdi=stack.plugin.enabled and stack.plugin.interface is GpuInterface.DRA,
+        cdi=stack.plugin.enabled and stack.plugin.interface.has_claims,
     )
 
 

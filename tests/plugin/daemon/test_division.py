@@ -1,0 +1,103 @@
+"""Which GPUs claims are given, where the device plugin gives the others, whatever comes and goes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plugin.base.log import Logger
+from plugin.daemon.optional.division import Division
+from plugin.devices.inventory import Inventory, next_inventory
+from plugin.driver.snapshot import Snapshot
+from tests.plugin.fakes import VERSION, DictTree, gpu
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def seen(*numbers: int) -> Inventory:
+    """Return GPUs by their number, which is that of their place; the driver counts those that there are."""
+    found = tuple(replace(gpu(number), index=index) for index, number in enumerate(numbers))
+    return next_inventory(Inventory(), Snapshot(VERSION, found), DictTree(set()))
+
+
+def claimed(division: Division, *numbers: int) -> set[str]:
+    return set(division.find(seen(*numbers)))
+
+
+def uuids(*numbers: int) -> set[str]:
+    return {gpu(number).uuid for number in numbers}
+
+
+def test_gpus_are_named_by_index_or_uuid(tmp_path: Path) -> None:
+    division = Division(tmp_path, ["3", gpu(1).uuid], Logger())
+    assert claimed(division, 0, 1, 2, 3) == uuids(1, 3)
+    assert not division.problems
+
+
+def test_a_gpu_that_is_lost_over_a_restart_and_comes_back_moves_no_other_one(tmp_path: Path) -> None:
+    assert claimed(Division(tmp_path, ["2", "3"], Logger()), 0, 1, 2, 3) == uuids(2, 3)
+    division = Division(tmp_path, ["2", "3"], Logger())
+    assert claimed(division, 1, 2, 3) == uuids(2, 3)
+    assert not division.problems
+    assert claimed(division, 0, 1, 3) == uuids(2, 3)
+    assert claimed(Division(tmp_path, ["2", "3"], Logger()), 0, 1, 2, 3) == uuids(2, 3)
+
+
+def test_a_gpu_that_is_added_between_others_moves_none(tmp_path: Path) -> None:
+    assert claimed(Division(tmp_path, ["1"], Logger()), 0, 2) == uuids(2)
+    assert claimed(Division(tmp_path, ["1"], Logger()), 0, 1, 2) == uuids(2)
+
+
+def test_one_that_is_put_into_the_place_of_another_has_its_interface(tmp_path: Path) -> None:
+    assert claimed(Division(tmp_path, ["1"], Logger()), 0, 1) == uuids(1)
+    other = replace(gpu(7), pci_address=gpu(1).pci_address)
+    inventory = next_inventory(Inventory(), Snapshot(VERSION, (gpu(0), other)), DictTree(set()))
+    assert Division(tmp_path, ["1"], Logger()).find(inventory) == {other.uuid}
+
+
+def test_another_list_is_counted_anew(tmp_path: Path) -> None:
+    assert claimed(Division(tmp_path, ["2"], Logger()), 0, 1, 2) == uuids(2)
+    assert claimed(Division(tmp_path, ["1"], Logger()), 1, 2) == uuids(2)
+
+
+def test_a_list_that_divides_nothing_is_told(tmp_path: Path) -> None:
+    for declared, words in (
+        (["0", "1"], "leaves none to the device plugin"),
+        (["5"], "claims names 5, and this node has no such GPU; claims names no GPU of this node"),
+        (["1", "5"], "claims names 5, and this node has no such GPU"),
+    ):
+        division = Division(tmp_path, declared, Logger())
+        assert not division.problems  # nobody knows yet
+        claimed(division, 0, 1)
+        assert "; ".join(division.problems).endswith(words)
+
+
+def test_a_damaged_file_costs_the_order_and_no_more(tmp_path: Path) -> None:
+    (tmp_path / "division.json").write_text("{")
+    assert claimed(Division(tmp_path, ["1"], Logger()), 0, 1) == uuids(1)
+    assert claimed(Division(tmp_path, ["1"], Logger()), 1) == uuids(1)
+
+
+def test_without_room_for_the_file_the_daemon_goes_on_by_what_it_knows(tmp_path: Path) -> None:
+    (tmp_path / "division.json").mkdir()
+    division = Division(tmp_path, ["1"], Logger())
+    assert claimed(division, 0, 1) == uuids(1)
+    assert claimed(division, 1) == uuids(1)
+
+
+@settings(deadline=None)
+@given(st.sets(st.integers(0, 5), min_size=1), st.lists(st.sets(st.integers(0, 5)), max_size=6), st.data())
+def test_no_gpu_changes_sides_while_the_list_stays(
+    tmp_path_factory: object, first: set[int], later: list[set[int]], data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("division")  # type: ignore[attr-defined] # pytest's
+    declared = [str(number) for number in data.draw(st.sets(st.integers(0, 5), min_size=1))]
+    sides: dict[str, bool] = {}
+    for there in (first, *later):
+        found = Division(folder, declared, Logger()).find(seen(*sorted(there)))
+        for uuid in uuids(*there):
+            assert sides.setdefault(uuid, uuid in found) is (uuid in found)

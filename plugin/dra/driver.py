@@ -125,7 +125,7 @@ class Driver:
         """Return why claims cannot be given what was shown last, or still can where nothing is offered; "" when so."""
         if is_offered and not self._registration.is_registered:
             return f"the kubelet has not taken the driver {DRIVER}"
-        return "" if self._slices.is_settled else "the slices that the API has are not what there is: see the log"
+        return self._slices.problem
 
     @property
     def published(self) -> int:
@@ -251,10 +251,6 @@ class Driver:
     def prepare(self) -> None:
         """Have the CDI file say what there is, and be there; raises ClaimError."""
         config = self._config
-        if config.hook_path is None:
-            raise ClaimError(
-                "a container with a claim needs the hook, which a pod cannot run", "run the daemon as a unit"
-            )
         if not self._present:  # not asked for yet, or the driver is away: a file of before still says what claims have
             if self._cdi_path.exists():
                 return

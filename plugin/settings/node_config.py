@@ -60,7 +60,8 @@ class NodeConfig:
     registration: str = "auto"
     interface: str = DEVICE_PLUGIN  # by which GPUs are given to pods
     dynamic_mig: bool = False  # MIG devices are made for claims, on GPUs in MIG mode
-    hook_path: Path | None = Path("/usr/lib/grapnel/hook/grapnel-hook")  # None: in a pod, where none can be run
+    in_pod: bool = False  # where no program of the host can be run: the file has no key for it
+    hook_path: Path = Path("/usr/lib/grapnel/hook/grapnel-hook")
     hook_timeout_s: float = 30.0
     dev_root: Path = Path("/dev")
     sys_root: Path = Path("/sys")

@@ -244,7 +244,7 @@ def _state(view: NodeView, answer: Assessment | Failure | None, stack: StackSpec
 def _may_return(kind: ChangeKind, stack: StackSpec) -> bool:
     """Tell whether a failure leads back: after another MIG layout the driver is as before, and claims need an API."""
     if kind is ChangeKind.INTERFACE and stack.plugin.interface is GpuInterface.DEVICE_PLUGIN:
-        return stack.plugin.kubernetes_api is not None
+        return stack.plugin.reaches_api
     return kind is not ChangeKind.MIG
 
 

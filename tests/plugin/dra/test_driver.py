@@ -48,10 +48,9 @@ def with_driver(
             NodeConfig(
                 state_folder=folder,
                 kubelet_root=folder,
-                cdi_folder=folder / "cdi",
                 admin_socket=folder / "node.sock",
                 interface=DRA,
-                **keys,
+                **{"cdi_folder": folder / "cdi", **keys},
             ),
             Published("", "n1"),
             Logger(),
@@ -125,11 +124,12 @@ def test_a_driver_is_not_done_while_a_claim_that_was_refused_is_to_be_given_back
     assert with_driver(tmp_path, ask) == [True, False, True]
 
 
-@pytest.mark.parametrize(("keys", "is_published"), [({}, True), ({"hook_path": None}, False)])
+@pytest.mark.parametrize(("folder", "is_published"), [("cdi", True), ("a-file/cdi", False)])
 def test_what_no_claim_could_be_prepared_with_is_not_published(
-    tmp_path: Path, keys: dict[str, None], *, is_published: bool
+    tmp_path: Path, folder: str, *, is_published: bool
 ) -> None:
-    with_driver(tmp_path, show, "", **keys)
+    (tmp_path / "a-file").touch()
+    with_driver(tmp_path, show, "", cdi_folder=tmp_path / folder)
     assert (tmp_path / "claims/published").exists() is is_published
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 API = {"kubernetesApi": "/etc/kubernetes/kubelet.conf"}
 DRA: dict[str, Any] = {"interface": "dra", **API}
+POD: dict[str, Any] = {"daemon": "daemonset"}
 K3S = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
 OFF = 'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\n  enable_cdi = false\n'
 ON = OFF.replace("false", "true")
@@ -132,8 +133,10 @@ def test_an_engine_that_would_ignore_devices_is_told_where_grapnel_does_not_writ
     [
         (API, DRA, "by claims instead of the device plugin: pods keep theirs, and one that a pod has by the device"),
         (DRA, API, "by the device plugin instead of claims: pods keep theirs, and one that a pod has by claims"),
+        (POD, POD | {"interface": "dra"}, "by claims instead of the device plugin: pods keep theirs"),
+        (POD | {"interface": "dra"}, POD, "by the device plugin instead of claims: pods keep theirs"),
     ],
-    ids=["to claims", "back"],
+    ids=["to claims", "back", "to claims by a pod", "back in a pod"],
 )
 def test_a_change_says_what_becomes_of_pods(before: dict[str, str], after: dict[str, str], words: str) -> None:
     facts = configured(make_stack(plugin=before))

@@ -73,7 +73,7 @@ BEYOND_SCHEMA = {
     "daemon-in-a-pod",
     "device-classes",
     "device-classes-of-one-resource",
-    "dra-in-a-pod",
+    "mig-for-claims-in-a-pod",
     "dra-without-what-it-needs",
     "domains-of-nothing",
     "domains-that-contradict",

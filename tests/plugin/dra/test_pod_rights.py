@@ -1,4 +1,4 @@
-"""What the daemon's account may do for claims on a real API server where it is a pod: by its token, for its node alone."""
+"""What the token of the daemon's pod may do for claims on a real API server: for its node alone, by policy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab.kubelet.claims import create_allocated, published
 from plugin.base.log import Logger
 from plugin.dra.devices import DraDevice
 from plugin.dra.keeper import SliceKeeper
-from plugin.dra.slices import Owner, plan_writes
+from plugin.dra.slices import Owner, foreign_writes, plan_writes
 from plugin.publication.node_object.api import credentials
 from plugin.settings.node_config import IN_CLUSTER
 from tests.plugin.daemon_process import REPOSITORY
@@ -109,8 +109,10 @@ def keeper(
 
 
 def test_without_the_policy_nothing_is_published_and_as_soon_as_it_is_there_it_is(
-    rights: ControlPlane, keeper: SliceKeeper, request: pytest.FixtureRequest
+    rights: ControlPlane, daemon: Account, keeper: SliceKeeper, request: pytest.FixtureRequest
 ) -> None:
+    tried = [daemon.ask("POST", each.path, json.loads(each.body or b"")) for _, each in foreign_writes(MINE)]
+    assert tried == ["", ""], "what is tried is refused for no fault of its own"
     keeper.publish((DEVICE,))
     wait_until(lambda: "slices of other nodes" in keeper.problem, lambda: keeper.problem)
     assert not published(rights, MINE)
@@ -171,7 +173,8 @@ def test_it_reads_a_claim_by_its_name_and_lists_and_changes_none(rights: Control
     rights.kubectl(["delete", "pods,resourceclaims", "--all", "--force", "--wait=false"])
 
 
-def test_the_api_server_finds_no_fault_with_the_policy(rights: ControlPlane, policy: None) -> None:
+@pytest.mark.usefixtures("policy")
+def test_the_api_server_finds_no_fault_with_the_policy(rights: ControlPlane) -> None:
     def status() -> dict[str, Any]:
         found = rights.kubectl(["get", "validatingadmissionpolicy", "grapnel-node-claims", "-o", "json"])
         seen: dict[str, Any] = json.loads(found).get("status", {})

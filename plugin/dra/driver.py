@@ -184,7 +184,7 @@ class Driver:
     def find_mps(self, inventory: Inventory) -> Iterator[SharedGpu]:
         """Yield the GPUs that claims share through MPS."""
         wanted = {each.uuid: each.sharing.mps for _, each in self.store.held() if each.sharing.mps is not None}
-        for device in inventory.devices if wanted else ():
+        for device in inventory.devices if wanted and not self._config.in_pod else ():
             gpu, ceilings = device.gpu, wanted.get(device.gpu.uuid)
             if ceilings is not None:
                 yield SharedGpu(
@@ -213,6 +213,8 @@ class Driver:
         sharing, root = prepared.sharing, self._config.settings.driver_root
         if prepared.is_admin:
             return ""
+        if self._config.in_pod and (sharing.mps is not None or sharing.interval):
+            return f"{prepared.uuid} is to have {sharing}, which the daemon cannot do from a pod: plugin.daemon: unit"
         if why := self._why_not_by_mps(prepared):
             return why
         if sharing.interval and root != HOST:

@@ -56,7 +56,8 @@ class SliceKeeper:
     """Of one node. Calls return at once; they are of one thread.
 
     While `is_registered` is False, which is asked in any thread, nothing is offered that is not offered already: a pod
-    that comes to a node whose kubelet does not know the driver waits for a minute and a half.
+    that comes to a node whose kubelet does not know the driver waits for a minute and a half. Nor is anything offered by
+    a pod whose account may write slices of other nodes.
     """
 
     def __init__(
@@ -170,9 +171,9 @@ class SliceKeeper:
                 return
             if (owner := self._owner) is None:
                 self._owner = owner = Owner(self._node, node_state(self._api.ask(read_node(self._node))).uid)
+            found = self._list()
             if wanted and not self._is_held:
                 self._check_held()
-            found = self._list()
             writes = plan_writes(owner, wanted, found, self.features)
             if self._make(writes):
                 with self._lock:
@@ -205,6 +206,8 @@ class SliceKeeper:
             try:
                 answer = self._api.ask(request_of(write))
             except ClusterError as error:
+                if error.status == FORBIDDEN:
+                    self._is_held = not self._is_pods  # it was the right that was missing, and not the policy's word
                 if error.status in (CONFLICT, NOT_FOUND):
                     self._owner = None if error.status == NOT_FOUND else self._owner
                     return False

@@ -36,6 +36,7 @@ class Server:
         self.has_taints = True
         self.refused: set[str] = set()  # writes that concern other nodes
         self.tried = 0
+        self.may_write = True
         self.lines: queue.Queue[bytes | None] = queue.Queue()  # None: the watch ends
 
     def ask(self, request: Request) -> dict[str, Any]:
@@ -47,6 +48,8 @@ class Server:
             del self.slices[request.path.rpartition("/")[2]]
             return {}
         assert request.verb in ("create", "update")
+        if not self.may_write:
+            raise ClusterError("no rule allows it", status=403)
         if "dryRun=All" in request.path:
             self.tried += 1
             spec = json.loads(request.body)["spec"]
@@ -115,6 +118,19 @@ def test_a_pod_whose_account_is_held_to_nothing_publishes_nothing_and_says_what_
         made.publish((DEVICE._replace(unhealthy="xid 79"),))
         wait_until(lambda: made.is_settled)
         assert server.tried == tried, "once it is shown"
+    finally:
+        made.close()
+
+
+def test_a_right_that_comes_later_is_not_taken_for_the_policy(server: Server) -> None:
+    server.may_write = False
+    made = keeper.SliceKeeper("n1", IN_CLUSTER, {}, lambda: True, Logger())
+    try:
+        made.publish((DEVICE,))
+        wait_until(lambda: "no rule allows it" in made.problem, lambda: made.problem)
+        server.may_write = True
+        wait_until(lambda: "nothing keeps this pod's account" in made.problem, lambda: made.problem)
+        assert not server.slices
     finally:
         made.close()
 

@@ -56,8 +56,8 @@ class SliceKeeper:
     """Of one node. Calls return at once; they are of one thread.
 
     While `is_registered` is False, which is asked in any thread, nothing is offered that is not offered already: a pod
-    that comes to a node whose kubelet does not know the driver waits for a minute and a half. Nor is anything offered by
-    a pod whose account may write slices of other nodes.
+    that comes to a node whose kubelet does not know the driver waits for a minute and a half. Nor is anything offered
+    by a pod whose account may write slices of other nodes.
     """
 
     def __init__(

@@ -126,7 +126,7 @@ def test_without_the_policy_nothing_is_published_and_as_soon_as_it_is_there_it_i
 def test_it_keeps_the_slices_of_its_node_and_takes_them_back(rights: ControlPlane, keeper: SliceKeeper) -> None:
     keeper.publish((DEVICE,))
     wait_until(lambda: keeper.is_settled, lambda: keeper.problem)
-    keeper.publish((DEVICE._replace(unhealthy="xid 79"),))
+    keeper.publish((DEVICE, DEVICE._replace(name="gpu-1", uuid="GPU-1", parts=("GPU-1",))))
     wait_until(lambda: keeper.is_settled, lambda: keeper.problem)
     (name,) = (each["metadata"]["name"] for each in published(rights, MINE))
     rights.kubectl(["delete", "resourceslice", name])

@@ -60,7 +60,10 @@ class _Sources:
         self._is_pod = is_pod
         self._log = logger
         self.measurements = _Measurements()
-        self.config = self._take(load_to_start(invocation))
+        self.config = self.read_to_start()
+
+    def read_to_start(self) -> NodeConfig:
+        return self._take(load_to_start(self._invocation))
 
     def read_config(self, label: str | None = None) -> NodeConfig:
         return self._take(load(self._invocation, label=label))
@@ -132,6 +135,8 @@ def run_daemon(invocation: Invocation, *, debug: bool, is_pod: bool = False) -> 
     sources = _Sources(invocation, logger, is_pod=is_pod)
     lock = _take_node(sources.config, logger, is_pod=is_pod)
     try:
+        if is_pod:
+            sources.read_to_start()  # it may have waited, and who gave the node up may have been declared otherwise
         return _run(sources, logger, is_pod=is_pod)
     finally:
         lock.release()

@@ -104,5 +104,5 @@ class HookNotifier:
         except OSError as error:
             problem = f"{config.facts_path} cannot be written: {(error.strerror or str(error)).lower()}"
             self._log.warning(problem, hint="the hook estimates what NVML would say")
-        if config.hook_path is not None:
+        if not config.in_pod:
             await refresh_host_inventory(config.hook_path, config.hook_timeout_s, self._log)

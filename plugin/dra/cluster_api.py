@@ -70,9 +70,10 @@ class ClusterApi:
         try:
             return self._ask(request)
         except ClusterError as error:
-            # A connection that was idle may have been closed meanwhile: nothing was asked then. Our writes can be made
-            # twice: they name a version, or an object that is there already.
-            if error.status or not is_kept:
+            # A connection that was idle may have been closed meanwhile, or its token may have run out, and the file has
+            # another one: nothing was done then. Our writes can be made twice: they name a version, or an object that
+            # is there already.
+            if error.status not in (0, UNAUTHORIZED) or not is_kept:
                 raise
             return self._ask(request)
 

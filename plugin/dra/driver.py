@@ -127,7 +127,7 @@ class Driver:
         """Return why claims cannot be given what was shown last, or still can where nothing is offered; "" when so."""
         if is_offered and not self._registration.is_registered:
             return f"the kubelet has not taken the driver {DRIVER}"
-        return "" if self._slices.is_settled else "the slices that the API has are not what there is: see the log"
+        return self._slices.problem
 
     @property
     def published(self) -> int:
@@ -196,7 +196,7 @@ class Driver:
     def find_mps(self, inventory: Inventory) -> Iterator[SharedGpu]:
         """Yield the GPUs that claims share through MPS."""
         wanted = {each.uuid: each.sharing.mps for _, each in self.store.held() if each.sharing.mps is not None}
-        for device in inventory.devices if wanted else ():
+        for device in inventory.devices if wanted and not self._config.in_pod else ():
             gpu, ceilings = device.gpu, wanted.get(device.gpu.uuid)
             if ceilings is not None:
                 yield SharedGpu(
@@ -225,6 +225,8 @@ class Driver:
         sharing, root = prepared.sharing, self._config.settings.driver_root
         if prepared.is_admin:
             return ""
+        if self._config.in_pod and (sharing.mps is not None or sharing.interval):
+            return f"{prepared.uuid} is to have {sharing}, which the daemon cannot do from a pod: plugin.daemon: unit"
         if why := self._why_not_by_mps(prepared):
             return why
         if sharing.interval and root != HOST:
@@ -263,10 +265,6 @@ class Driver:
     def prepare(self) -> None:
         """Have the CDI file say what there is, and be there; raises ClaimError."""
         config = self._config
-        if config.hook_path is None:
-            raise ClaimError(
-                "a container with a claim needs the hook, which a pod cannot run", "run the daemon as a unit"
-            )
         if not self._present:  # not asked for yet, or the driver is away: a file of before still says what claims have
             if self._cdi_path.exists():
                 return

@@ -17,6 +17,7 @@ from plugin.dra.cluster_api import ClusterApi
 from plugin.dra.slices import (
     ALL_FEATURES,
     Owner,
+    foreign_writes,
     has_counters,
     is_ours,
     kept_features,
@@ -24,9 +25,10 @@ from plugin.dra.slices import (
     plan_writes,
     request_of,
 )
-from plugin.publication.node_object.answers import CONFLICT, INVALID, NOT_FOUND, node_state
+from plugin.publication.node_object.answers import CONFLICT, FORBIDDEN, INVALID, NOT_FOUND, node_state
 from plugin.publication.node_object.api.budget import Backoff
 from plugin.publication.node_object.requests import read_node
+from plugin.settings.node_config import IN_CLUSTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 _TOPIC, _WATCH_TOPIC = "resource slices", "resource slices: watch"
+_POLICY = "the policy in deploy/rbac/node-claims.yaml does, and nodeDaemon.claims.enabled: true of the chart"
 _HINT = "nodes may write their own slices from Kubernetes 1.34 on; it is tried again"
 WATCH_S = 600  # and up to a half more
 _LONG_S = 30  # a watch that lasted so long was one: what ends sooner is begun again later each time
@@ -53,7 +56,8 @@ class SliceKeeper:
     """Of one node. Calls return at once; they are of one thread.
 
     While `is_registered` is False, which is asked in any thread, nothing is offered that is not offered already: a pod
-    that comes to a node whose kubelet does not know the driver waits for a minute and a half.
+    that comes to a node whose kubelet does not know the driver waits for a minute and a half. Nor is anything offered
+    by a pod whose account may write slices of other nodes.
     """
 
     def __init__(
@@ -65,6 +69,7 @@ class SliceKeeper:
         logger: Logger,
     ) -> None:
         self._node = node
+        self._is_pods = source == IN_CLUSTER
         self._is_registered = is_registered
         self._api = ClusterApi(source, environment)
         self._watch_api = ClusterApi(source, environment)
@@ -75,6 +80,8 @@ class SliceKeeper:
         self._is_ended = threading.Event()
         self._is_settled = threading.Event()  # what is wanted is what there is, as far as is known
         self._owner: Owner | None = None
+        self._is_held = not self._is_pods  # to slices of its node; that a pod's account is, an answer has to show
+        self._problem = ""
         self._versions: dict[str, str] = {}  # of each slice, as it was written or listed last
         self._writing = threading.Lock()  # until an answer is known: the watch may tell of a write before that
         self.features = ALL_FEATURES  # as far as an answer has shown
@@ -99,13 +106,18 @@ class SliceKeeper:
 
     def check(self) -> None:
         """Compare what there is with what there has to be: a kubelet has come, maybe of an upgraded cluster."""
-        self._versions, self._owner, self.features = {}, None, ALL_FEATURES
+        self._versions, self._owner, self.features, self._is_held = {}, None, ALL_FEATURES, not self._is_pods
         self._wake.set()
 
     @property
     def is_settled(self) -> bool:
         """Whether what was published last is what the API has."""
         return self._is_settled.is_set()
+
+    @property
+    def problem(self) -> str:
+        """Why what was published last is not what the API has; "" where it is."""
+        return "" if self.is_settled else self._problem or "the slices that the API has are not what there is yet"
 
     def close(self) -> None:
         """End. The slices stay: whoever is next takes them over, else the kubelet deletes them after 30 s."""
@@ -123,6 +135,7 @@ class SliceKeeper:
             wait_s = self._attempt(_TOPIC, self._reconcile)
             if wait_s is None:
                 backoff.succeeded()
+                self._problem = ""
                 self._log.standing(_TOPIC)
             else:
                 self._wait(backoff, wait_s)
@@ -134,7 +147,9 @@ class SliceKeeper:
             work()
         except ClusterError as error:
             if not self._is_ended.is_set():
-                self._log.standing(topic, error.message, hint=error.hint or _HINT)
+                hint = error.hint or _HINT
+                self._problem = f"{error.message} ({hint})" if topic == _TOPIC else self._problem
+                self._log.standing(topic, error.message, hint=hint)
             return error.retry_after_s
         except Exception as error:  # noqa: BLE001 - a bug here must not end the thread
             self._log.standing(topic, f"bug: {error!r:.256}", hint="please report it")
@@ -158,6 +173,8 @@ class SliceKeeper:
             if (owner := self._owner) is None:
                 self._owner = owner = Owner(self._node, node_state(self._api.ask(read_node(self._node))).uid)
             found = self._list()
+            if wanted and not self._is_held:
+                self._check_held()
             writes = plan_writes(owner, wanted, found, self.features)
             if self._make(writes):
                 with self._lock:
@@ -165,6 +182,18 @@ class SliceKeeper:
                         self._is_settled.set()
                         return
         raise ClusterError("the slices are changed by others as fast as they are written", "is there a second driver?")
+
+    def _check_held(self) -> None:
+        """Raise ClusterError where this pod's account may write slices of other nodes: root of any node may use it."""
+        for words, request in foreign_writes(self._node):
+            try:
+                self._api.ask(request)
+            except ClusterError as error:
+                if error.status not in (FORBIDDEN, INVALID):
+                    raise
+            else:
+                raise ClusterError(f"nothing keeps this pod's account from slices {words}: none is written", _POLICY)
+        self._is_held = True
 
     def _list(self) -> list[Json]:
         items = self._api.ask(list_slices(self._node)).get("items")
@@ -180,6 +209,8 @@ class SliceKeeper:
                     answer = self._api.ask(request_of(write))
                     self._note(write, answer)
             except ClusterError as error:
+                if error.status == FORBIDDEN:
+                    self._is_held = not self._is_pods  # it was the right that was missing, and not the policy's word
                 if error.status in (CONFLICT, NOT_FOUND):
                     self._owner = None if error.status == NOT_FOUND else self._owner
                     return False

@@ -17,7 +17,7 @@ from plugin.dra.devices import DRIVER, Features
 from plugin.publication.node_object.api.messages import JSON, Request
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from plugin.dra.devices import DraDevice
 
@@ -52,6 +52,24 @@ def list_slices(node: str, *, watch_s: int = 0) -> Request:
     if watch_s:
         query |= {"watch": "true", "timeoutSeconds": str(watch_s), "allowWatchBookmarks": "true"}
     return Request("GET", f"{PATH}?{urlencode(query)}", "watch" if watch_s else "list", _RESOURCE)
+
+
+def foreign_writes(node: str) -> Iterator[tuple[str, Request]]:
+    """Yield what an account of pods on a node must not write, in words, and the call that tries it for nothing."""
+    other = f"not-{node}"[:_MAX_NODE].rstrip("-.")
+    for of_node, pool, words in ((other, other, "of other nodes"), (node, other, "in pools of other nodes")):
+        document = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"generateName": f"{other}-"},
+            "spec": {
+                "driver": DRIVER,
+                "nodeName": of_node,
+                "pool": {"name": pool, "generation": 1, "resourceSliceCount": 1},
+                "devices": [{"name": "tried"}],
+            },
+        }
+        yield words, Request("POST", f"{PATH}?dryRun=All", "create", _RESOURCE, JSON, json.dumps(document).encode())
 
 
 def request_of(write: Write) -> Request:

@@ -17,7 +17,9 @@ TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 def as_in_pod(config: NodeConfig, token: Path = TOKEN) -> NodeConfig:
     """Return the configuration of a pod.
 
-    It has its service account instead of a kubeconfig of the host, or nothing where none is mounted. It does not start
-    the host's hook, which needs all of the host's files; the hook sees at the next container that what it knows is old.
+    It has its service account instead of a kubeconfig of the host, or nothing where none is mounted: unless claims are
+    to be served, which takes one. It does not start the host's hook, which needs all of the host's files; the hook sees
+    at the next container that what it knows is old.
     """
-    return replace(config, kubernetes_api=IN_CLUSTER if token.exists() else "", hook_path=None)
+    reaches_api = token.exists() or config.has_claims
+    return replace(config, kubernetes_api=IN_CLUSTER if reaches_api else "", in_pod=True)

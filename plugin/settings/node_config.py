@@ -62,7 +62,8 @@ class NodeConfig:
     interface: str = DEVICE_PLUGIN  # by which GPUs are given to pods
     claims: tuple[str, ...] = ()  # GPUs that are given by claims, with BOTH: indices and UUIDs
     dynamic_mig: bool = False  # MIG devices are made for claims, on GPUs in MIG mode
-    hook_path: Path | None = Path("/usr/lib/grapnel/hook/grapnel-hook")  # None: in a pod, where none can be run
+    in_pod: bool = False  # where no program of the host can be run: the file has no key for it
+    hook_path: Path = Path("/usr/lib/grapnel/hook/grapnel-hook")
     hook_timeout_s: float = 30.0
     dev_root: Path = Path("/dev")
     sys_root: Path = Path("/sys")

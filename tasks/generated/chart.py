@@ -11,7 +11,7 @@ from typing import Final
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 CHART: Final = DEPLOY / "chart" / "grapnel"
-ROLES: Final = ("controller", "node", "operator", "telling", "tenancy", "uninstall")
+ROLES: Final = ("controller", "node", "node-claims", "operator", "telling", "tenancy", "uninstall")
 
 
 def copies() -> dict[Path, Path]:

@@ -95,9 +95,14 @@ def test_the_chart_is_of_the_release() -> None:
             id="a folder that depends on where one is",
         ),
         pytest.param(
-            {"image": {"repository": "a"}, "nodeDaemon": {"maxUnavailable": "a few"}},
-            ["nodeDaemon", "maxUnavailable"],
+            {"image": {"repository": "a"}, "nodeDaemon": {"maxSurge": "a few"}},
+            ["nodeDaemon", "maxSurge"],
             id="a word for a share",
+        ),
+        pytest.param(
+            {"image": {"repository": "a"}, "nodeDaemon": {"maxSurge": 0}},
+            ["nodeDaemon", "maxSurge"],
+            id="a replacement of no pod",
         ),
     ],
 )

@@ -25,7 +25,8 @@ EVERYTHING = (
     *("--set", "metrics.serviceMonitor.enabled=true", "--set", "metrics.prometheusRule.enabled=true"),
     *("--set", "metrics.dashboard.enabled=true", "--set", "controller.secrets={hooks,gates}"),
     *("--set", "image.pullSecrets={registry}", "--set", "controller.nodeSelector.pool=system"),
-    *("--set", "nodeDaemon.enabled=true", "--set", "dra.deviceClasses=true"),
+    *("--set", "nodeDaemon.enabled=true", "--set", "nodeDaemon.claims.enabled=true"),
+    *("--set", "dra.deviceClasses=true"),
 )
 RIGHTS = "rbac/uninstall.yaml"
 DAEMONSET = "daemonset/grapnel-node.yaml"
@@ -99,7 +100,7 @@ def test_kubeconform_finds_a_key_that_is_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "files"),
     [
-        pytest.param(IMAGE, [f"rbac/{name}.yaml" for name in ROLES if name != "node"], id="the defaults"),
+        pytest.param(IMAGE, [f"rbac/{name}.yaml" for name in ROLES if not name.startswith("node")], id="the defaults"),
         pytest.param((*IMAGE, *EVERYTHING), [*(f"rbac/{name}.yaml" for name in ROLES), DAEMONSET], id="everything"),
     ],
 )

@@ -54,6 +54,34 @@ def test_by_default_it_is_what_kubectl_applies_in_the_releases_namespace() -> No
     assert ("Namespace", "grapnel-system") not in found
 
 
+def test_what_claims_take_is_there_where_they_are_declared_and_never_without_its_policy() -> None:
+    named = "grapnel-node-claims"
+    assert not [name for _, name in objects() if name in (named, "grapnel-node-slices")]
+    found = objects("nodeDaemon.claims.enabled=true", "dra.slicePolicy=false")
+    (condition,) = found["ValidatingAdmissionPolicy", named]["spec"]["matchConditions"]
+    assert condition["expression"] == 'request.userInfo.username == "system:serviceaccount:gpus:grapnel-node"'
+    assert found["ValidatingAdmissionPolicyBinding", named]["spec"]["validationActions"] == ["Deny"]
+    for name in (named, "grapnel-node-slices"):
+        assert found["ClusterRoleBinding", name]["subjects"][0]["namespace"] == "gpus"
+
+
+def test_claims_of_few_namespaces_are_read_there_alone() -> None:
+    done = template(*VALUES, "nodeDaemon.claims.enabled=true", "nodeDaemon.claims.namespaces={ml,web}")
+    made = [each for each in yaml.safe_load_all(done.stdout) if each and "grapnel-node" in str(each.get("roleRef"))]
+    bound = {(each["kind"], each["roleRef"]["name"], each["metadata"].get("namespace")) for each in made}
+    assert bound == {
+        ("ClusterRoleBinding", "grapnel-node", None),
+        ("ClusterRoleBinding", "grapnel-node-slices", None),
+        *(("RoleBinding", "grapnel-node-claims", name) for name in ("ml", "web")),
+    }
+
+
+def test_claims_without_the_api_are_refused() -> None:
+    done = template(*VALUES, "nodeDaemon.claims.enabled=true", "nodeDaemon.kubernetesApi=false")
+    assert done.returncode != 0
+    assert "nodeDaemon.claims.enabled needs nodeDaemon.kubernetesApi" in done.stderr
+
+
 def test_another_kubelet_and_driver_are_mounted_where_the_daemon_looks_for_them() -> None:
     made = objects("nodeDaemon.kubeletRoot=/data/kubelet", "nodeDaemon.driverRoot=/run/nvidia/driver")
     pod = made["DaemonSet", "grapnel-node"]["spec"]["template"]["spec"]

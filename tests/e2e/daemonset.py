@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[2]
 ROLE: Final = ROOT / "deploy/rbac/node.yaml"
+CLAIMS_ROLE: Final = ROOT / "deploy/rbac/node-claims.yaml"
 MANIFEST: Final = ROOT / "deploy/daemonset/grapnel-node.yaml"
 NAMESPACE: Final = "grapnel-system"
 SELECTOR: Final = "app.kubernetes.io/name=grapnel-node"
@@ -64,6 +65,11 @@ def installed(cluster: Cluster, stage: Stage, node: LabNode) -> Iterator[None]:
         cluster.kubectl(["delete", "--ignore-not-found", "-f", "-"], input_text=text)
         cluster.kubectl(["delete", "--ignore-not-found", "-f", str(ROLE)])
         forget(cluster, stage, node)
+
+
+def replace(cluster: Cluster) -> None:
+    """Have each pod replaced, as another version of it is."""
+    cluster.kubectl(["rollout", "restart", "daemonset/grapnel-node", "--namespace", NAMESPACE])
 
 
 def forget(cluster: Cluster, stage: Stage, node: LabNode) -> None:

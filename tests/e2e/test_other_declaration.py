@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +15,16 @@ from tests.e2e import controller_image, daemonset, numa
 from tests.e2e.conftest import NAME
 from tests.e2e.manifests import STAY, Manifest, container, pod
 from tests.e2e.stage import DAEMON, KUBELET
+from tests.e2e.test_claims import (
+    CLASS,
+    DRIVER,
+    claims_one,
+    prepared,
+    suppress_conflict,
+    template,
+    versions,
+    wait_for_devices,
+)
 from tests.e2e.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -153,6 +163,60 @@ def kubeconfig_of(cluster: Cluster, pod: str, folder: Path) -> Path:
     made = folder / "kubeconfig"
     made.write_text(json.dumps(config))
     return made
+
+
+def test_a_pod_of_the_daemon_serves_claims_and_the_next_one_takes_them_over(
+    room: Room, stage: Stage, node: LabNode, operator: Operator
+) -> None:
+    with by_claims(stage, node, operator):
+        room.start(template(), claims_one("first", node))
+        room.wait_running(["first"])
+        slices, identity, before = versions(stage, node), room.identities("first"), daemonset.daemon_pod(stage)
+        daemonset.replace(Cluster(NAME))
+
+        def names() -> list[str]:
+            return [each.metadata.name for each in stage.api.pods(daemonset.NAMESPACE, daemonset.SELECTOR)]
+
+        evidence = room.evidence
+        wait_for("the pod before has gone", lambda: before not in names(), evidence=evidence)
+        assert daemonset.daemon_pod(stage) != before
+        room.start(claims_one("second", node))
+        room.wait_running(["second"])
+        assert versions(stage, node) == slices, "the kubelet has deleted nothing, and nothing was written anew"
+        assert room.identities("first") == identity
+        sights = [room.sight(name).uuids for name in ("first", "second")]
+        assert [len(each) for each in sights] == [1, 1]
+        assert sights[0] != sights[1]
+        room.clear()
+        wait_for("every claim is given back", lambda: prepared(node) == 0, evidence=evidence)
+    status = stage.api.node(node.name).status.allocatable
+    assert status["nvidia.com/gpu"] == str(len(node.uuids))
+
+
+@contextmanager
+def by_claims(stage: Stage, node: LabNode, operator: Operator) -> Iterator[None]:
+    """Have a node with a pod of the daemon give its GPUs by claims for a while: declared, applied and verified."""
+    own = operator.folder / "host_vars" / f"{node.name}.yaml"
+    before, cluster = own.read_text(), Cluster(NAME)
+    wanted = json.loads(before)
+    wanted["grapnel_stack"]["plugin"]["interface"] = "dra"
+
+    def declare(text: str) -> None:
+        own.write_text(text)
+        done = operator.apply(node.name)
+        assert done.returncode == 0, done.stdout
+
+    with ExitStack() as stack:
+        with suppress_conflict():
+            stage.api.resource.create_device_class(CLASS)
+        stack.callback(stage.api.resource.delete_device_class, DRIVER)
+        cluster.kubectl(["apply", "-f", str(daemonset.CLAIMS_ROLE)])
+        stack.callback(cluster.kubectl, ["delete", "--ignore-not-found", "-f", str(daemonset.CLAIMS_ROLE)])
+        stack.callback(stage.wait_for_gpus, node.name, len(node.uuids))
+        stack.callback(declare, before)
+        declare(json.dumps(wanted))
+        wait_for_devices(stage, node, len(node.uuids))
+        yield
 
 
 def test_a_service_that_is_started_beside_the_pod_says_so(stage: Stage, node: LabNode) -> None:

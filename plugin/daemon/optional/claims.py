@@ -17,7 +17,7 @@ from plugin.base.documents import read_object
 from plugin.daemon.optional.node_object import node_name
 from plugin.devices.inventory import without_driver
 from plugin.kubelet.pod_resources.attribution import CLAIM
-from plugin.settings.node_config import BOTH
+from plugin.settings.node_config import BOTH, IN_CLUSTER
 from plugin.system.durable import read_bounded
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from plugin.dra.claims import ClaimName
     from plugin.dra.driver import Driver
     from plugin.dra.instances import Instances
-    from plugin.dra.store import Record
+    from plugin.dra.store import Published, Record
     from plugin.holdings.history.keeper import HistoryKeeper
     from plugin.kubelet.cdi_names import MemoryPart
     from plugin.settings.node_config import NodeConfig
@@ -153,7 +153,7 @@ class Claims:
 
         view, where = self._history.view, Published(*_where(config))
         if not config.has_claims:
-            where = published_in(config.state_folder) or where
+            where = as_published(published_in(config.state_folder), where)
         self._made_for = _made_for(config, where)
         return Driver(
             config,
@@ -250,6 +250,13 @@ class Claims:
 def _where(config: NodeConfig) -> tuple[str, str]:
     """Return through which API, and as which Node, slices are to be published."""
     return config.kubernetes_api, node_name(config, os.environ)
+
+
+def as_published(before: Published | None, now: Published) -> Published:
+    """Return where slices of before are, by what reaches the API: a pod has no kubeconfig, and a unit no account."""
+    if before is None or (now.api and (before.api == IN_CLUSTER) != (now.api == IN_CLUSTER)):
+        return now
+    return before
 
 
 def _made_for(config: NodeConfig, where: tuple[str, str]) -> tuple[object, ...]:

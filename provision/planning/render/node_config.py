@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from provision.declaration.spec.model import GpuInterface
+from provision.declaration.spec.model import DaemonAs, GpuInterface
 from provision.planning.render.nvidia_config import NAMED_CONFIGS, NVIDIA_CONFIG_PATH, render_nvidia_config
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def render_node_config(stack: StackSpec) -> str:
         "resource": stack.plugin.resource,
         "kubeletRoot": stack.plugin.kubelet_root,
         **({} if stack.plugin.metrics_address is None else {"metricsAddress": stack.plugin.metrics_address}),
-        **({} if stack.plugin.kubernetes_api is None else {"kubernetesApi": stack.plugin.kubernetes_api}),
+        **_api(stack.plugin),
         **_choices(stack.plugin),
         **({"claims": list(stack.plugin.claims)} if stack.plugin.interface is GpuInterface.BOTH else {}),
         **({} if render_nvidia_config(stack) is None else {"nvidiaConfigFile": NVIDIA_CONFIG_PATH}),
@@ -38,6 +38,13 @@ def render_node_config(stack: StackSpec) -> str:
         **({"memoryUnits": [_units(each) for each in stack.plugin.memory_units]} if stack.plugin.memory_units else {}),
     }
     return json.dumps(config, indent=2) + "\n"
+
+
+def _api(plugin: Plugin) -> dict[str, object]:
+    """Return through what the daemon reaches the API; a pod has its account, which claims take."""
+    if plugin.daemon is DaemonAs.DAEMON_SET and plugin.interface.has_claims:
+        return {"kubernetesApi": "in-cluster"}
+    return {} if plugin.kubernetes_api is None else {"kubernetesApi": plugin.kubernetes_api}
 
 
 def _by_label(plugin: Plugin) -> dict[str, object]:

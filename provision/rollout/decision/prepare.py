@@ -264,7 +264,7 @@ def _may_return(kind: ChangeKind, stack: StackSpec, former: GpuInterface) -> boo
     if kind is ChangeKind.INTERFACE and former is GpuInterface.BOTH and not stack.plugin.claims:
         return False
     if kind is ChangeKind.INTERFACE and former.has_claims:
-        return stack.plugin.kubernetes_api is not None
+        return stack.plugin.reaches_api
     return kind is not ChangeKind.MIG
 
 

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from plugin.base.log import Logger
-from plugin.daemon.optional.claims import Claims
+from plugin.daemon.optional.claims import Claims, as_published
 from plugin.daemon.tasks import Tasks
 from plugin.devices.allocation.table import NoSharing
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.devices.resources import plan_offers
+from plugin.dra.store import Published
 from plugin.driver.snapshot import Snapshot
 from plugin.holdings.history.keeper import HistoryKeeper
-from plugin.settings.node_config import DEVICE_PLUGIN, DRA, LIMITS_REQUIRED, NodeConfig
+from plugin.settings.node_config import DEVICE_PLUGIN, DRA, IN_CLUSTER, LIMITS_REQUIRED, NodeConfig
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
 
 if TYPE_CHECKING:
@@ -53,6 +54,22 @@ class Room:
         """Return what is left to the device plugin."""
         left = self.claims.show(config, self.inventory, lambda: plan_offers(self.inventory, config.offer_rules))
         return {each.gpu.uuid for each in left.devices if not each.unhealthy}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        pytest.param(None, "kubelet.conf", "kubelet.conf", id="nothing was published"),
+        pytest.param("old.conf", "kubelet.conf", "old.conf", id="where they are, although another is declared"),
+        pytest.param("old.conf", "", "old.conf", id="where they are, although none is declared"),
+        pytest.param("old.conf", IN_CLUSTER, IN_CLUSTER, id="a pod has no kubeconfig"),
+        pytest.param(IN_CLUSTER, "kubelet.conf", "kubelet.conf", id="a unit has no account"),
+        pytest.param(IN_CLUSTER, IN_CLUSTER, IN_CLUSTER, id="a pod after a pod"),
+    ],
+)
+def test_slices_are_taken_back_by_what_reaches_the_api(before: str | None, now: str, expected: str) -> None:
+    noted = None if before is None else Published(before, "n1")
+    assert as_published(noted, Published(now, "n1")).api == expected
 
 
 @pytest.mark.parametrize(("interface", "left"), [(DRA, set()), (DEVICE_PLUGIN, {gpu(1).uuid})])

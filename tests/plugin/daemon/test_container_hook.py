@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plugin.base.log import Logger
-from plugin.daemon.container_hook import refresh_host_inventory
+from plugin.daemon.container_hook import HookNotifier, refresh_host_inventory
+from plugin.devices.inventory import Inventory
+from plugin.settings.node_config import NodeConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
     from pathlib import Path
 
 
@@ -47,3 +50,19 @@ def test_the_hook_sees_nothing_of_the_daemons_environment(tmp_path: Path, monkey
     script.chmod(0o755)
     assert refresh(script)
     assert "LD_PRELOAD_LIKE" not in (tmp_path / "env").read_text()
+
+
+def test_in_a_pod_the_hook_hears_what_nvml_says_and_is_not_run(tmp_path: Path) -> None:
+    script = tmp_path / "grapnel-hook"
+    script.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    script.chmod(0o755)
+    config = NodeConfig(hook_path=script, admin_socket=tmp_path / "node.sock", in_pod=True)
+
+    async def tell() -> None:
+        tasks: list[Awaitable[None]] = []
+        HookNotifier(config, Logger(), tasks.append).tell(config, Inventory(driver_version="550.163.01"))
+        await asyncio.gather(*tasks)
+
+    asyncio.run(tell())
+    assert config.facts_path.exists()
+    assert not (tmp_path / "ran").exists()

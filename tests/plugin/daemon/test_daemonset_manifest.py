@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from plugin.cli.grammar.parser import build_parser
@@ -25,6 +27,7 @@ def of_kind(kind: str) -> dict[str, Any]:
 
 POD: dict[str, Any] = of_kind("DaemonSet")["spec"]["template"]["spec"]
 (DAEMON,) = POD["containers"]
+PROBE: list[str] = DAEMON["readinessProbe"]["exec"]["command"]
 (SETTINGS_STEP,) = POD["initContainers"]
 
 
@@ -58,7 +61,7 @@ def test_every_folder_of_the_daemon_is_the_hosts() -> None:
     same = [
         *(CONFIG.dev_root, CONFIG.sys_root, CONFIG.admin_socket.parent, CONFIG.state_folder, DEFAULT_PATH.parent),
         *(kubelet / name for name in ("device-plugins", "plugins_registry", "pod-resources")),
-        *(CONFIG.state_folder.parent / "drift", Path("/var/log/pods"), Path("/var/log/containers")),
+        *(CONFIG.cdi_folder, CONFIG.state_folder.parent / "drift", Path("/var/log/pods"), Path("/var/log/containers")),
     ]
     assert mounted == {str(path): str(path) for path in same} | {"/host/usr": "/usr", "/tmp": None}
 
@@ -66,7 +69,8 @@ def test_every_folder_of_the_daemon_is_the_hosts() -> None:
 def test_it_writes_to_no_folder_of_the_host_but_these() -> None:
     writable = {mount["mountPath"] for mount in DAEMON["volumeMounts"] if not mount.get("readOnly")}
     kubelet = {f"{CONFIG.kubelet_root}/{name}" for name in ("device-plugins", "plugins_registry", "pod-resources")}
-    assert writable == {str(CONFIG.admin_socket.parent), str(CONFIG.state_folder), *kubelet, "/tmp"}
+    own = {str(CONFIG.admin_socket.parent), str(CONFIG.state_folder), str(CONFIG.cdi_folder)}
+    assert writable == {*own, *kubelet, "/tmp"}
 
 
 def test_the_driver_is_found_below_the_mounted_folder() -> None:
@@ -76,10 +80,29 @@ def test_the_driver_is_found_below_the_mounted_folder() -> None:
     assert SETTINGS_STEP["env"] == DAEMON["env"]
 
 
-def test_it_is_ready_when_it_has_the_node() -> None:
-    probe = DAEMON["readinessProbe"]["exec"]["command"][-1]
-    name = own_name({"POD_NAMESPACE": "$POD_NAMESPACE", "POD_NAME": "$POD_NAME"}, is_pod=True)
-    assert probe == f'test "$(cat {lock_path(CONFIG.admin_socket)})" = "{name}"'
+@pytest.mark.parametrize(
+    ("holder", "is_ready"),
+    [
+        (own_name({"POD_NAMESPACE": "gpus", "POD_NAME": "a"}, is_pod=True), True),
+        (own_name({"POD_NAMESPACE": "gpus", "POD_NAME": "the-one-before"}, is_pod=True), True),
+        (own_name({"POD_NAMESPACE": "elsewhere", "POD_NAME": "a"}, is_pod=True), False),
+        (own_name({"NOTIFY_SOCKET": "x"}, is_pod=False), False),
+    ],
+)
+def test_it_is_ready_when_it_has_the_node_or_waits_for_the_pod_before(
+    tmp_path: Path, holder: str, *, is_ready: bool
+) -> None:
+    (tmp_path / "node.lock").write_text(holder)
+    command = [word.replace(str(lock_path(CONFIG.admin_socket)), f"{tmp_path}/node.lock") for word in PROBE]
+    assert command != PROBE
+    done = subprocess.run(command, check=False, env={"POD_NAMESPACE": "gpus", "POD_NAME": "a", "PATH": "/usr/bin:/bin"})
+    assert (done.returncode == 0) is is_ready
+
+
+def test_the_next_pod_is_there_before_the_one_before_ends() -> None:
+    strategy = of_kind("DaemonSet")["spec"]["updateStrategy"]["rollingUpdate"]
+    assert (strategy["maxSurge"], strategy["maxUnavailable"]) == ("10%", 0)
+    assert not POD.get("hostNetwork"), "two of them could not have one port"
 
 
 def test_it_stays_on_a_node_that_is_drained() -> None:

@@ -74,6 +74,39 @@ def test_while_the_server_is_away_all_that_ask_wait_for_one_of_them(monkeypatch:
     assert len(tried) == 2  # whoever asks after that has the server asked
 
 
+class Expired:
+    """Answers until its token has run out."""
+
+    def __init__(self, calls: int) -> None:
+        self.left = calls
+
+    def call(self, _request: Request) -> ApiResponse:
+        self.left -= 1
+        return ApiResponse(200, b"{}") if self.left >= 0 else ApiResponse(401, b"{}")
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_a_token_that_runs_out_on_a_kept_connection_is_read_again_and_nobody_hears_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Expired] = []
+
+    def connect(_connector: Connector, _limits: object) -> Expired:
+        made.append(Expired(1 if len(made) < 2 else 0))
+        return made[-1]
+
+    monkeypatch.setattr(Connector, "connect", connect)
+    api = ClusterApi("in-cluster", {})
+    assert api.ask(ANY) == {}
+    assert api.ask(ANY) == {}
+    assert len(made) == 2
+    with pytest.raises(ClusterError) as raised:
+        api.ask(ANY)
+    assert (raised.value.status, len(made)) == (401, 3), "a token that was just read is asked with once"
+
+
 def test_hanging_up_waits_for_no_call_and_ends_those_that_wait(connection: SlowConnection) -> None:
     api = ClusterApi("kubelet.conf", {})
     with ThreadPoolExecutor() as threads:

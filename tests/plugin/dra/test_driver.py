@@ -48,10 +48,9 @@ def with_driver(
             NodeConfig(
                 state_folder=folder,
                 kubelet_root=folder,
-                cdi_folder=folder / "cdi",
                 admin_socket=folder / "node.sock",
                 interface=DRA,
-                **keys,
+                **{"cdi_folder": folder / "cdi", **keys},
             ),
             Published("", "n1"),
             Logger(),
@@ -125,11 +124,12 @@ def test_a_driver_is_not_done_while_a_claim_that_was_refused_is_to_be_given_back
     assert with_driver(tmp_path, ask) == [True, False, True]
 
 
-@pytest.mark.parametrize(("keys", "is_published"), [({}, True), ({"hook_path": None}, False)])
+@pytest.mark.parametrize(("folder", "is_published"), [("cdi", True), ("a-file/cdi", False)])
 def test_what_no_claim_could_be_prepared_with_is_not_published(
-    tmp_path: Path, keys: dict[str, None], *, is_published: bool
+    tmp_path: Path, folder: str, *, is_published: bool
 ) -> None:
-    with_driver(tmp_path, show, "", **keys)
+    (tmp_path / "a-file").touch()
+    with_driver(tmp_path, show, "", cdi_folder=tmp_path / folder)
     assert (tmp_path / "claims/published").exists() is is_published
 
 
@@ -164,6 +164,21 @@ def test_a_claim_is_answered_for_when_its_gpu_is_shared_as_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mps: NoSharing, config: DeviceConfig, words: str
 ) -> None:
     monkeypatch.setattr("plugin.dra.driver._SHARED_S", 0.0)
+    found = why_not_shared(tmp_path, mps, config)
+    assert words in found
+    assert bool(found) == bool(words)
+
+
+@pytest.mark.parametrize("config", [BY_MPS, LONG], ids=["by MPS", "by longer time slices"])
+def test_a_pod_says_what_claims_of_it_take_a_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: DeviceConfig
+) -> None:
+    monkeypatch.setattr("plugin.dra.driver._SHARED_S", 0.0)
+    assert "cannot do from a pod: plugin.daemon: unit" in why_not_shared(tmp_path, Up(), config, in_pod=True)
+    assert why_not_shared(tmp_path, Up(), AS_IT_IS, in_pod=True) == ""
+
+
+def why_not_shared(tmp_path: Path, mps: NoSharing, config: DeviceConfig, **keys: bool) -> str:
     uuid = gpu(0).uuid
     device = PreparedDevice("gpu", "n1", uuid.lower(), uuid, (uuid,), sharing=config)
     record = Record(ClaimName("ml", "train", "u1"), (device,))
@@ -177,5 +192,4 @@ def test_a_claim_is_answered_for_when_its_gpu_is_shared_as_it_says(
             return error.message
         return ""
 
-    assert words in (found := with_driver(tmp_path, ask, sharing=mps))
-    assert bool(found) == bool(words)
+    return with_driver(tmp_path, ask, sharing=mps, **keys)

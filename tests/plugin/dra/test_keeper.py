@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from plugin.base.errors import ClusterError
 from plugin.base.log import Logger
 from plugin.dra import keeper
 from plugin.dra.devices import DraDevice
+from plugin.settings.node_config import IN_CLUSTER
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -33,6 +35,9 @@ class Server:
         self.version = 0
         self.watches = 0
         self.has_taints = True
+        self.refused: set[str] = set()  # writes that concern other nodes
+        self.tried = 0
+        self.may_write = True
         self.lines: queue.Queue[bytes | None] = queue.Queue()  # None: the watch ends
         self.asked: Counter[str] = Counter()
         self.tells_first = False  # of a write, whoever watches, before its answer comes
@@ -48,6 +53,16 @@ class Server:
             del self.slices[request.path.rpartition("/")[2]]
             return {}
         assert request.verb in ("create", "update")
+        if not self.may_write:
+            raise ClusterError("no rule allows it", status=403)
+        if "dryRun=All" in request.path:
+            self.tried += 1
+            spec = json.loads(request.body)["spec"]
+            assert spec["pool"]["name"] != "n1"
+            words = "in pools of other nodes" if spec["nodeName"] == "n1" else "of other nodes"
+            if words in self.refused:
+                raise ClusterError("denied", status=403)
+            return {}
         document: dict[str, Any] = json.loads(request.body)
         for device in document["spec"]["devices"] if not self.has_taints else ():
             device.pop("taints", None)
@@ -92,6 +107,42 @@ def slices(server: Server) -> Iterator[keeper.SliceKeeper]:
     yield made
     made.close()
     server.lines.put(None)
+
+
+@pytest.mark.parametrize("missing", ["of other nodes", "in pools of other nodes"])
+def test_a_pod_whose_account_is_held_to_nothing_publishes_nothing_and_says_what_helps(
+    server: Server, missing: str
+) -> None:
+    server.refused = {"of other nodes", "in pools of other nodes"} - {missing}
+    made = keeper.SliceKeeper("n1", IN_CLUSTER, {}, lambda: True, Logger())
+    try:
+        made.publish((DEVICE,))
+        wait_until(lambda: f"slices {missing}" in made.problem, lambda: made.problem)
+        assert "deploy/rbac/node-claims.yaml" in made.problem
+        assert not server.slices
+        server.refused.add(missing)
+        wait_until(lambda: made.is_settled, lambda: made.problem)
+        assert made.problem == ""
+        assert len(server.slices) == 1
+        tried = server.tried
+        made.publish((DEVICE._replace(unhealthy="xid 79"),))
+        wait_until(lambda: made.is_settled)
+        assert server.tried == tried, "once it is shown"
+    finally:
+        made.close()
+
+
+def test_a_right_that_comes_later_is_not_taken_for_the_policy(server: Server) -> None:
+    server.may_write = False
+    made = keeper.SliceKeeper("n1", IN_CLUSTER, {}, lambda: True, Logger())
+    try:
+        made.publish((DEVICE,))
+        wait_until(lambda: "no rule allows it" in made.problem, lambda: made.problem)
+        server.may_write = True
+        wait_until(lambda: "nothing keeps this pod's account" in made.problem, lambda: made.problem)
+        assert not server.slices
+    finally:
+        made.close()
 
 
 def test_slices_belong_to_the_node_that_was_made_anew(server: Server, slices: keeper.SliceKeeper) -> None:

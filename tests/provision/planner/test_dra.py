@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 API = {"kubernetesApi": "/etc/kubernetes/kubelet.conf"}
 DRA: dict[str, Any] = {"interface": "dra", **API}
 BOTH: dict[str, Any] = {"interface": "both", "claims": ["2", "3"], **API}
+POD: dict[str, Any] = {"daemon": "daemonset"}
 K3S = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
 OFF = 'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\n  enable_cdi = false\n'
 ON = OFF.replace("false", "true")
@@ -146,8 +147,19 @@ def test_an_engine_that_would_ignore_devices_is_told_where_grapnel_does_not_writ
         ),
         (DRA, BOTH, "by the device plugin and claims instead of claims: pods keep theirs, and one that is to be given"),
         (BOTH, DRA, "by claims instead of the device plugin and claims: pods keep theirs, and one that is to be given"),
+        (POD, POD | {"interface": "dra"}, "by claims instead of the device plugin: pods keep theirs"),
+        (POD | {"interface": "dra"}, POD, "by the device plugin instead of claims: pods keep theirs"),
     ],
-    ids=["to claims", "back", "to both", "from both", "from claims to both", "from both to claims"],
+    ids=[
+        "to claims",
+        "back",
+        "to both",
+        "from both",
+        "from claims to both",
+        "from both to claims",
+        "to claims by a pod",
+        "back in a pod",
+    ],
 )
 def test_a_change_says_what_becomes_of_pods(before: dict[str, str], after: dict[str, str], words: str) -> None:
     facts = configured(make_stack(plugin=before))

@@ -134,13 +134,18 @@ def test_a_domain_keeps_no_company_for_another_interface_unless_others_of_it_lea
 
 
 def test_claims_are_the_way_back_only_where_an_api_for_them_is_declared() -> None:
-    stacks = {"n1": make_stack(plugin={"kubernetesApi": "/etc/kubernetes/kubelet.conf"}), "n2": make_stack()}
+    stacks = {
+        "n1": make_stack(plugin={"kubernetesApi": "/etc/kubernetes/kubelet.conf"}),
+        "n2": make_stack(),
+        "n3": make_stack(plugin={"daemon": "daemonset"}),
+    }
     answers: dict[str, Assessment | Failure] = {name: assessed(name, CHANGE_OVER) for name in stacks}
     prepared = prepare(answers, stacks, {name: view(name) for name in stacks}, {})
     assert [(state.interface, state.may_return) for state in prepared.states] == [
         (GpuInterface.DEVICE_PLUGIN, True),
         (GpuInterface.DEVICE_PLUGIN, False),
-    ]
+        (GpuInterface.DEVICE_PLUGIN, True),
+    ], "a pod has its account"
 
 
 def test_a_change_knows_which_interface_a_node_had_and_leads_back_there_alone() -> None:

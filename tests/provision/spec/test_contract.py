@@ -74,7 +74,7 @@ BEYOND_SCHEMA = {
     "device-classes",
     "device-classes-of-one-resource",
     "both-interfaces-and-no-division",
-    "dra-in-a-pod",
+    "mig-for-claims-in-a-pod",
     "dra-without-what-it-needs",
     "domains-of-nothing",
     "domains-that-contradict",

@@ -13,6 +13,7 @@ from provision.declaration.spec.validate import convert
 
 VERSION = {"driver": {"version": "550.163.01"}}
 DRA: dict[str, Any] = {"interface": "dra", "kubernetesApi": "/etc/kubernetes/kubelet.conf"}
+POD: dict[str, Any] = {"interface": "dra", "daemon": "daemonset"}
 SHARED: dict[str, Any] = {"resources": [{"name": "nvidia.com/gpu", "replicas": 2}]}
 
 
@@ -63,7 +64,7 @@ def test_the_shortest_declaration_is_beyond_doubt() -> None:
             id="MIG devices for claims beside the device plugin's",
         ),
         pytest.param(
-            {"plugin": DRA | {"daemon": "daemonset"}}, ("error", "plugin.interface"), id="a pod without that identity"
+            {"plugin": POD | {"dynamicMig": True}}, ("error", "plugin.dynamicMig"), id="nodes that a pod cannot make"
         ),
         pytest.param(
             {"plugin": DRA, "runtime": {"engine": "docker"}},
@@ -138,6 +139,8 @@ def test_each_rule_names_the_key_to_change(sections: dict[str, Any], expected: t
         pytest.param({"plugin": {"resource": "notkubernetes.io/gpu"}}, id="a domain that only ends alike"),
         pytest.param({"plugin": DRA, "runtime": {"engine": "crio"}}, id="claims, with what they need"),
         pytest.param({"plugin": DRA | {"migStrategy": "mixed"}}, id="claims of MIG devices"),
+        pytest.param({"plugin": POD}, id="claims that a pod serves by its account"),
+        pytest.param({"plugin": {"daemon": "daemonset", "configs": {"a": {}}}}, id="a label that a pod hears of"),
         pytest.param({"plugin": DRA | {"sharing": {"mps": SHARED}}}, id="claims of shares"),
         pytest.param(
             {

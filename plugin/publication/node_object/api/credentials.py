@@ -68,7 +68,11 @@ class Credentials:
 
     def _read_access(self) -> Access:
         if self._source == IN_CLUSTER:
-            return in_cluster_access(self._environment, self._service_account)
+            access = in_cluster_access(self._environment, self._service_account)
+            if not (self._service_account / "token").exists():
+                hint = "nodeDaemon.kubernetesApi: true of the chart, or automountServiceAccountToken: true of the pod"
+                raise ClusterError("this pod has no token of a service account", hint)
+            return access
         path = Path(self._source)
         _read_file(path)  # for an error in the words of this file
         try:

@@ -295,3 +295,8 @@ class Plugin(Section, frozen=True, kw_only=True):
         ),
     ] = ()
     memory_units: Annotated[tuple[MemoryUnits, ...], doc("GPUs that are offered as units of their memory.")] = ()
+
+    @property
+    def reaches_api(self) -> bool:
+        """Whether the daemon asks the Kubernetes API: as a pod by its service account, else by a kubeconfig."""
+        return self.daemon is DaemonAs.DAEMON_SET or self.kubernetes_api is not None

@@ -67,7 +67,7 @@ def _configs(plugin: Plugin) -> Iterator[Remark]:
         there = ", ".join(sorted(plugin.configs)[:_SHOWN]) or "none is declared"
         message = f"there is no configuration '{plugin.default_config}'"
         yield error((*SECTION, "defaultConfig"), message, f"plugin.configs has: {there}")
-    if plugin.configs and plugin.kubernetes_api is None and plugin.default_config is None:
+    if plugin.configs and not plugin.reaches_api and plugin.default_config is None:
         hint = "write kubernetesApi, such as /etc/kubernetes/kubelet.conf, or defaultConfig"
         yield warning((*SECTION, "configs"), "have no effect: without the Kubernetes API, no label is heard of", hint)
 
@@ -178,12 +178,8 @@ def _interface(plugin: Plugin) -> Iterator[Remark]:
             chosen = msgspec.structs.replace(plugin, sharing=config.sharing)
             yield from _shares_of_mig(chosen, (*SECTION, "configs", name))
     path: KeyPath = (*SECTION, "interface")
-    said = plugin.interface.value
-    if plugin.daemon is DaemonAs.DAEMON_SET:
-        hint = "write daemon: unit, or interface: devicePlugin"
-        message = f"{said} does not work with daemon: daemonset so far: a pod has not its node's own identity"
-        yield error(path, message, hint)
-    elif plugin.kubernetes_api is None:
+    if not plugin.reaches_api:
+        said = plugin.interface.value
         message = f"{said} needs the Kubernetes API, where the node's devices are published and its claims are read"
         yield error(path, message, "write kubernetesApi, such as /etc/kubernetes/kubelet.conf")
     if plugin.interface is GpuInterface.DRA:
@@ -224,6 +220,9 @@ def _in_a_pod(plugin: Plugin) -> Iterator[Remark]:
     if plugin.sharing.mps is not None:
         hint = "write daemon: unit, or share by timeSlicing"
         yield error((*SECTION, "sharing", "mps"), "a pod cannot start MPS's control daemons on its host", hint)
+    if plugin.dynamic_mig:
+        message = "a pod cannot make the device nodes of MIG devices on its host"
+        yield error((*SECTION, "dynamicMig"), message, "write daemon: unit, or declare mig.layout")
     if plugin.memory_overuse is MemoryOveruse.EVICT:
         message = "evict needs the kubelet's credentials, which a pod does not have"
         yield error((*SECTION, "memoryOveruse"), message, "write daemon: unit, or report")

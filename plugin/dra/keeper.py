@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from plugin.base.errors import ClusterError
 from plugin.dra.cluster_api import ClusterApi
+from plugin.dra.devices import DRIVER
 from plugin.dra.slices import (
     ALL_FEATURES,
     Owner,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-_TOPIC, _WATCH_TOPIC = "resource slices", "resource slices: watch"
 _HINT = "nodes may write their own slices from Kubernetes 1.34 on; it is tried again"
 _WATCH_S = 600  # and up to a half more
 _LONG_S = 30  # a watch that lasted so long was one: what ends sooner is begun again later each time
@@ -50,7 +50,7 @@ def _chance() -> float:
 
 
 class SliceKeeper:
-    """Of one node. Calls return at once; they are of one thread.
+    """Of one node and driver. Calls return at once; they are of one thread.
 
     While `is_registered` is False, which is asked in any thread, nothing is offered that is not offered already: a pod
     that comes to a node whose kubelet does not know the driver waits for a minute and a half.
@@ -63,8 +63,13 @@ class SliceKeeper:
         environment: Mapping[str, str],
         is_registered: Callable[[], bool],
         logger: Logger,
+        *,
+        driver: str = DRIVER,
     ) -> None:
         self._node = node
+        self._driver = driver
+        self._topic = f"resource slices of {driver}"
+        self._watch_topic = f"{self._topic}: watch"
         self._is_registered = is_registered
         self._api = ClusterApi(source, environment)
         self._watch_api = ClusterApi(source, environment)
@@ -119,10 +124,10 @@ class SliceKeeper:
             if self._is_ended.is_set():
                 self._api.close()
                 return
-            wait_s = self._attempt(_TOPIC, self._reconcile)
+            wait_s = self._attempt(self._topic, self._reconcile)
             if wait_s is None:
                 backoff.succeeded()
-                self._log.standing(_TOPIC)
+                self._log.standing(self._topic)
             else:
                 self._wait(backoff, wait_s)
                 self._wake.set()
@@ -155,7 +160,8 @@ class SliceKeeper:
                 self._wake.set()
                 return
             if (owner := self._owner) is None:
-                self._owner = owner = Owner(self._node, node_state(self._api.ask(read_node(self._node))).uid)
+                uid = node_state(self._api.ask(read_node(self._node))).uid
+                self._owner = owner = Owner(self._node, uid, self._driver)
             found = self._list()
             writes = plan_writes(owner, wanted, found, self.features)
             if self._make(writes):
@@ -166,8 +172,8 @@ class SliceKeeper:
         raise ClusterError("the slices are changed by others as fast as they are written", "is there a second driver?")
 
     def _list(self) -> list[Json]:
-        items = self._api.ask(list_slices(self._node)).get("items")
-        found = [each for each in items if isinstance(each, dict) and is_ours(each, self._node)] if items else []
+        items = self._api.ask(list_slices(self._node)).get("items") or ()
+        found = [each for each in items if isinstance(each, dict) and is_ours(each, self._node, self._driver)]
         self._versions = {each["metadata"]["name"]: each["metadata"].get("resourceVersion", "") for each in found}
         return found
 
@@ -204,7 +210,7 @@ class SliceKeeper:
         backoff = Backoff(_chance)
         while not self._is_ended.is_set():
             began = time.monotonic()
-            at_least_s = self._attempt(_WATCH_TOPIC, self._follow) or 0.0
+            at_least_s = self._attempt(self._watch_topic, self._follow) or 0.0
             if time.monotonic() - began > _LONG_S:
                 backoff.succeeded()
             self._wait(backoff, at_least_s)  # also after an end without a fault: the next one may end at once
@@ -216,7 +222,7 @@ class SliceKeeper:
         if self._is_ended.is_set():
             raise ClusterError("nobody listens any more")
         if not line:
-            self._log.standing(_WATCH_TOPIC)
+            self._log.standing(self._watch_topic)
             self._wake.set()  # the watch begins: what happened before is in no line of it
             return
         try:
@@ -225,7 +231,7 @@ class SliceKeeper:
             if what == "ERROR":
                 raise ClusterError(f"the api server ends the watch of slices: {str(found.get('message'))[:200]}")
             metadata = found["metadata"]
-            if what == "BOOKMARK" or not is_ours(found, self._node):
+            if what == "BOOKMARK" or not is_ours(found, self._node, self._driver):
                 return
             is_known = self._versions.get(metadata["name"]) == metadata["resourceVersion"]
         except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -1,6 +1,6 @@
 """Gives GPUs away by dynamic resource allocation, where node.json says so or claims of before are still prepared.
 
-In front of `plugin.dra`, which is imported only then.
+In front of `plugin.dra`, which is imported only then. `others` does the same for other devices.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from plugin.base.documents import read_object
 from plugin.daemon.optional.node_object import node_name
+from plugin.daemon.optional.other_claims import OtherClaims
 from plugin.devices.inventory import without_driver
 from plugin.kubelet.pod_resources.attribution import CLAIM
 from plugin.settings.node_config import DRA
@@ -67,6 +68,7 @@ class Claims:
         self._smi = smi
         self._spawn = spawn
         self._log = logger
+        self.others = OtherClaims(history, spawn, logger)
         self._driver: Driver | None = None
         self._config: NodeConfig | None = None
         self._made_for: tuple[object, ...] = ()
@@ -99,13 +101,13 @@ class Claims:
         """What `settled` waits for; "" once it is so."""
         is_offering = self._config is not None and self.is_offering(self._config)
         if self._driver is None:
-            return "claims are not served yet" if is_offering else ""
-        return self._driver.problem(is_offered=is_offering)
+            return "claims are not served yet" if is_offering else self.others.problem
+        return self._driver.problem(is_offered=is_offering) or self.others.problem
 
     @property
     def is_waiting(self) -> bool:
         """Whether devices are withheld until their pods have ended."""
-        return self._driver is not None and bool(self._driver.withheld)
+        return (self._driver is not None and bool(self._driver.withheld)) or self.others.is_waiting
 
     async def follow(self, config: NodeConfig) -> None:
         """Do what this configuration says from now on.
@@ -119,6 +121,7 @@ class Claims:
             self._driver = None
         if self._driver is None and (self.is_offering(config) or (config.state_folder / _FOLDER).is_dir()):
             self._driver = self._start(config)
+        await self.others.follow(config)
 
     def _is_another(self, before: NodeConfig, config: NodeConfig) -> bool:
         """Whether a driver has to be made anew for a configuration."""
@@ -220,6 +223,7 @@ class Claims:
         driver, self._driver = self._driver, None
         if driver is not None:
             await driver.close()
+        await self.others.close()
 
 
 def _where(config: NodeConfig) -> tuple[str, str]:

@@ -31,17 +31,18 @@ _TIMEOUT_S = 30.0
 
 
 class DraKubelet:
-    """One connection to the only driver below a kubelet's root, whose folder of sockets is made."""
+    """One connection to a driver of this name below a kubelet's root, whose folder of sockets is made."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, driver: str = DRIVER) -> None:
+        self.driver = driver
         self.registry = root / "plugins_registry"
         self.registry.mkdir(exist_ok=True)
         self._channel: grpc.Channel | None = None
 
     @property
     def sockets(self) -> list[Path]:
-        """The sockets of drivers that want to be found."""
-        return list(self.registry.glob("*.sock"))
+        """The sockets by which the driver wants to be found."""
+        return list(self.registry.glob(f"*{self.driver}*.sock"))
 
     def connect(self) -> None:
         """Connect to the driver's socket, however long its path is, and stay connected."""
@@ -120,7 +121,8 @@ def create_allocated(
     `config` are the parameters of an opaque config of the claim, further keys are those of each result.
     """
     request = {"name": "gpu", "exactly": {"deviceClassName": DRIVER, "count": len(devices)}}
-    configs = [] if config is None else [{"opaque": {"driver": DRIVER, "parameters": config}}]
+    driver = result.get("driver", DRIVER)
+    configs = [] if config is None else [{"opaque": {"driver": driver, "parameters": config}}]
     claim = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",

@@ -178,7 +178,7 @@ class ClaimStore:
         if self._is_over:
             raise ClaimError(f"{record.claim}: this node gives its devices by the device plugin by now")
         try:
-            self._folder.mkdir(mode=0o700, exist_ok=True)
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             replace_file(self._path(record.claim.uid), render_record(record))
         except OSError as error:
             raise ClaimError(f"{self._folder} cannot be written: {(error.strerror or str(error)).lower()}") from error
@@ -198,7 +198,7 @@ class ClaimStore:
 
     def note_published(self, where: Published) -> None:
         """Remember where slices are about to be published; raises OSError."""
-        self._folder.mkdir(mode=0o700, exist_ok=True)
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         document = {"kubernetesApi": where.api, "nodeName": where.node}
         replace_file(self._folder / _PUBLISHED, json.dumps(document) + "\n")
 

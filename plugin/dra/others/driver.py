@@ -64,6 +64,7 @@ class OtherDriver:
         changed: Callable[[], None],
     ) -> None:
         self._where = where
+        self._state_folder = config.state_folder
         self._log = logger
         self._view = view
         self.prepared = prepared
@@ -121,7 +122,7 @@ class OtherDriver:
             try:
                 self.store.note_published(self._where)
             except OSError as error:
-                self._log.standing(FOLDER, f"{FOLDER} in the state folder cannot be written: {error.strerror}")
+                self._log.standing(FOLDER, f"{self._state_folder} cannot be written: {error.strerror}")
                 return
             self._is_noted = True
             self._log.standing(FOLDER)

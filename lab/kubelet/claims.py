@@ -114,11 +114,13 @@ def create_allocated(
     name: str,
     devices: Sequence[str],
     config: Mapping[str, Any] | None = None,
+    also: Mapping[str, str] | None = None,
     **result: object,
 ) -> str:
     """Make a pod of a node with a claim that the scheduler gave these devices; returns the claim's UID.
 
-    `config` are the parameters of an opaque config of the claim, further keys are those of each result.
+    `config` are the parameters of an opaque config of the claim, further keys are those of each result. `also` are
+    devices of other drivers, which it was given for the same request: device → driver.
     """
     request = {"name": "gpu", "exactly": {"deviceClassName": DRIVER, "count": len(devices)}}
     driver = result.get("driver", DRIVER)
@@ -143,6 +145,7 @@ def create_allocated(
     made = json.loads(control_plane.kubectl(create, input_text=json.dumps(claim)))
     control_plane.kubectl(create, input_text=json.dumps(pod))
     results = [{"request": "gpu", "driver": DRIVER, "pool": node, "device": each, **result} for each in devices]
+    results += [{"request": "gpu", "driver": of, "pool": node, "device": each} for each, of in (also or {}).items()]
     given = {"results": results, "config": [{"source": "FromClaim", **each} for each in configs]}
     status = json.dumps({"status": {"allocation": {"devices": given}}})
     control_plane.kubectl(["patch", "resourceclaim", name, "--subresource=status", "--type=merge", "-p", status])

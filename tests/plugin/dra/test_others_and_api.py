@@ -202,14 +202,7 @@ def test_a_node_with_gpus_has_two_drivers_and_one_claim_may_have_of_both(node: N
         assert node.register() == OTHERS
         node.wait_for(FIRST, SECOND, "rdma-shared")
         name = f"gpu-{gpu(0).uuid.removeprefix('GPU-')}"
-        results = [
-            {"request": "gpu", "driver": DRIVER, "pool": node.name, "device": name},
-            {"request": "nic", "driver": OTHERS, "pool": node.name, "device": FIRST},
-        ]
-        uid = create_allocated(node.control_plane, node.name, "both", ())
-        status = {"status": {"allocation": {"devices": {"results": results}}}}
-        patch = ["patch", "resourceclaim", "both", "--subresource=status", "--type=merge", "-p", json.dumps(status)]
-        node.control_plane.kubectl(patch)
+        uid = create_allocated(node.control_plane, node.name, "both", [name], also={FIRST: OTHERS})
         given = [of_gpus.prepare("both", uid), node.claims.prepare("both", uid)]
         assert [each.error for each in given] == ["", ""]
         assert [one.device_name for each in given for one in each.devices] == [name, FIRST]

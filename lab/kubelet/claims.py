@@ -114,6 +114,7 @@ def create_allocated(
     name: str,
     devices: Sequence[str],
     config: Mapping[str, Any] | None = None,
+    *,
     also: Mapping[str, str] | None = None,
     **result: object,
 ) -> str:

@@ -84,14 +84,16 @@ class OtherClaims:
         return self._driver
 
     def show(self, config: NodeConfig, plan: OtherPlan) -> OtherPlan:
-        """Publish this for claims where they are to have it; returns what the device plugin may give of it."""
+        """Publish this for claims where they are to have it; returns it as the device plugin may give it elsewhere."""
         driver = self._driver
         if driver is None and self._is_offering and plan.resources:
             driver = self._start(config)
         if driver is None:
             return plan
         driver.show(plan, is_offered=self._is_offering)
-        if not self._is_offering and driver.is_done:
+        if self._is_offering:
+            return plan
+        if driver.is_done:
             self._driver = None
             driver.remove()
             self._spawn(driver.close())

@@ -117,8 +117,9 @@ def with_interface(facts: NodeFacts, stack: StackSpec, items: Sequence[Item]) ->
             return tuple(items)
         reason = _MADE_FOR_CLAIMS if stack.plugin.dynamic_mig else _MADE_NO_MORE
         return _of_config(items, reason, Disruption.NONE)  # no way back leads to the other interface
+    what = "GPUs and other devices" if stack.plugin.device_classes else "GPUs"
     reason = (
-        f"GPUs are given by {stack.plugin.interface.words} instead of {before.words}: pods keep theirs, and one that "
+        f"{what} are given by {stack.plugin.interface.words} instead of {before.words}: pods keep theirs, and one that "
         f"a pod has by {before.words} is withheld until it is free"
     )
     return _of_config(items, reason, Disruption.CHANGE_OVER)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -104,12 +103,3 @@ def test_a_claim_has_a_gpu_and_a_card_below_one_root(
     assert [(each["driver"], each["pool"]) for each in given] == [(OF_GPUS, near), (OTHERS, near)]
     words = explained(stage, capsys, "claim", "default/pair")
     assert any(f"request nic: {given[1]['device']} of {near} ({OTHERS})" in line for line in words)
-
-
-def test_each_ready_file_has_a_class_with_the_name_of_its_resource(stage: Stage) -> None:
-    needs_extended(stage)
-    found = json.loads(stage.kubectl("get", "deviceclasses", "-o", "json"))["items"]
-    names = {each["metadata"]["name"]: each["spec"].get("extendedResourceName", "") for each in found}
-    for path in (DEPLOY / "devices").glob("*.json"):
-        resource = json.loads(path.read_text())["resource"]
-        assert names[f"{path.stem}.{OTHERS}"] == ("" if "{" in resource else resource)

@@ -240,7 +240,8 @@ class Daemon:
     def _on_listed(self, assignments: tuple[DeviceAssignment, ...], asked_at: float) -> None:
         self._units.listed(assignments, asked_at)
         self._offer_again()
-        self._others.show_again()
+        if self._claims.others.is_serving:
+            self._others.show_again()
 
     def _offer_again(self) -> None:
         """Offer what waited for those who had it, and hold back what somebody turned out to have or what is down."""

@@ -38,14 +38,22 @@ class OtherClaims:
         self._driver: OtherDriver | None = None
         self._made_for: tuple[object, ...] = ()
         self._is_offering = False
+        self._is_awaited = False  # what there is by this configuration
 
     def is_needed(self, config: NodeConfig) -> bool:
         """Whether there is something to do where no file describes a device."""
         return self._driver is not None or (config.state_folder / _FOLDER).is_dir()
 
     @property
+    def is_serving(self) -> bool:
+        """Whether it matters who has what by the device plugin."""
+        return self._driver is not None
+
+    @property
     def problem(self) -> str:
         """Why claims are not given what there is, or still are where the device plugin offers; "" when so."""
+        if self._is_awaited:
+            return "other devices are not looked for yet"
         return "" if self._driver is None else self._driver.problem(is_offered=self._is_offering)
 
     @property
@@ -56,6 +64,7 @@ class OtherClaims:
     async def follow(self, config: NodeConfig) -> None:
         """Do what this configuration says from now on: at the next `show`, but for claims that are prepared."""
         self._is_offering = config.interface == DRA
+        self._is_awaited = self._is_offering and config.device_classes.is_dir()
         where = (config.kubelet_root, config.state_folder)
         is_moved = self._made_for[:2] != where or (self._is_offering and self._made_for != _made_for(config))
         if self._driver is not None and is_moved:
@@ -85,7 +94,7 @@ class OtherClaims:
 
     def show(self, config: NodeConfig, plan: OtherPlan) -> OtherPlan:
         """Publish this for claims where they are to have it; returns it as the device plugin may give it elsewhere."""
-        driver = self._driver
+        driver, self._is_awaited = self._driver, False
         if driver is None and self._is_offering and plan.resources:
             driver = self._start(config)
         if driver is None:

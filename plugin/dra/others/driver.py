@@ -75,6 +75,7 @@ class OtherDriver:
         self.store = ClaimStore(config.state_folder, logger, FOLDER)
         self.store.load()
         self._is_noted = published_in(config.state_folder, FOLDER) == where
+        self._plan: OtherPlan | None = None
         self._found: Mapping[str, OtherDevice] = {}
         self.devices: dict[str, DraDevice] = {}
         self.withheld: Mapping[str, str] = {}  # ids of devices that are free soon, and who has them
@@ -97,7 +98,8 @@ class OtherDriver:
 
     def show(self, plan: OtherPlan, *, is_offered: bool) -> None:
         """Publish what there is. `is_offered` False: nothing, as the device plugin offers it; claims are served on."""
-        self._found = find_others(plan)
+        if plan is not self._plan:
+            self._plan, self._found = plan, find_others(plan)
         taken = {each.seen.uuid: self._view.units_of(each.seen.uuid) for each in self._found.values()}
         has_shares = self._slices.features.shares
         self.devices = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +92,14 @@ class Node:
         file = json.loads((self.daemon.node / "cdi/grapnel-devices.json").read_text())
         edits = {f"{file['kind']}={each['name']}": each["containerEdits"] for each in file["devices"]}
         return [edits[each] for each in names]
+
+    def ask_offered(self, timeout_s: int = 30) -> list[str]:
+        """Ask the daemon's command what keeps devices from being offered as its file says."""
+        words = ["offered", "--json", "--timeout", str(timeout_s), "--config", str(self.daemon.node / "node.json")]
+        command = [sys.executable, "-P", "-m", "plugin.launcher", *words]
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+        found: list[str] = json.loads(done.stdout)["problems"]
+        return found
 
     def healthy(self, resource: str) -> int:
         return len(self.kubelet.healthy(resource))
@@ -190,6 +200,19 @@ def test_a_node_changes_over_under_pods_and_back(node: Node) -> None:
         assert node.claims.unprepare("share", shared) == ""
         assert node.claims.unprepare("early", early) == ""
         wait_until(lambda: (node.healthy(SRIOV), node.healthy(RDMA)) == (2, 3), node.daemon.log)
+
+
+def test_it_is_said_when_the_devices_are_not_given_as_declared(node: Node) -> None:
+    write_driver(node.daemon.driver, Snapshot(VERSION, gpus(2)))
+    node.declare(BY_CLAIMS)
+    with node.daemon, closing_connection(DraKubelet(node.kubelet.folder.parent)) as of_gpus:
+        wait_until(lambda: len(of_gpus.sockets) == 1, node.daemon.log)
+        of_gpus.connect()
+        of_gpus.take()
+        wait_until(lambda: len(node.claims.sockets) == 1, node.daemon.log)
+        assert node.ask_offered(timeout_s=1) == [f"the kubelet has not taken the driver {OTHERS}"]
+        node.register()
+        assert node.ask_offered() == []
 
 
 def test_a_node_with_gpus_has_two_drivers_and_one_claim_may_have_of_both(node: Node) -> None:

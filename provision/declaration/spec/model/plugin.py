@@ -192,9 +192,9 @@ class Plugin(Section, frozen=True, kw_only=True):
     interface: Annotated[
         GpuInterface,
         doc(
-            "Through what pods are given GPUs and other devices; devicePlugin: by numbers of a resource; dra: by dynamic "
-            "resource allocation, as devices of the drivers gpu.nvidia.com and devices.grapnel.dev, which claims select "
-            "(Kubernetes 1.34 or later)."
+            "Through what pods are given GPUs and other devices; devicePlugin: by numbers of a resource; dra: by "
+            "dynamic resource allocation, as devices of the drivers gpu.nvidia.com and devices.grapnel.dev, which "
+            "claims select (Kubernetes 1.34 or later)."
         ),
     ] = GpuInterface.DEVICE_PLUGIN
     dynamic_mig: Annotated[

@@ -103,7 +103,8 @@ class OtherDriver:
         taken = {each.seen.uuid: self._view.units_of(each.seen.uuid) for each in self._found.values()}
         has_shares = self._slices.features.shares
         self.devices = {
-            name: each.shown(taken[each.seen.uuid] or 0, has_shares=has_shares) for name, each in self._found.items()
+            name: each.shown(len(taken[each.seen.uuid] or ()), has_shares=has_shares)
+            for name, each in self._found.items()
         }
         self._health.show(self._where.node, tuple(self.devices.values()))
         if self._found:
@@ -142,7 +143,8 @@ class OtherDriver:
             units = each.shares if each.share_id else MAX_UNITS
             held[each.uuid] = Held(str(claim), units + (held[each.uuid].units if each.uuid in held else 0))
         unknown = f"{self.store.unknown} cannot be read: a claim may have it" if self.store.unknown else ""
-        return without_held(plan, held, self._view.held.everything, unknown)
+        pods = {unit for uuid in held for unit in self._view.units_of(uuid) or ()}
+        return without_held(plan, held, pods, unknown)
 
     def prepare(self) -> None:
         """Have the CDI file say what there is, and be there; raises ClaimError."""
@@ -163,7 +165,7 @@ class OtherDriver:
     def holder(self, device: DraDevice) -> str:
         """Return who has all of a device by a device plugin; "" where a claim can be given it, or a share of it."""
         found = self._found[device.name]
-        if (self._view.units_of(device.uuid) or 0) < found.units:
+        if len(self._view.units_of(device.uuid) or ()) < found.units:
             return ""
         return self._view.holder_of((device.uuid,)) or ""
 

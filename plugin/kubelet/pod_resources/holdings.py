@@ -224,11 +224,11 @@ class HoldingsView:
             (who for each in devices if (who := self.held.any_of(each))), "a pod of a moment ago" if new else ""
         )
 
-    def units_of(self, device: str) -> int | None:
-        """Return how many units of a device somebody has, None where nobody has said so far."""
+    def units_of(self, device: str) -> set[str] | None:
+        """Return the ids of a device's units that somebody has, None where nobody has said so far."""
         if not self._answered:
             return None
-        return len(self.held.units_of(device).union(each for each in self._given if device_of(each) == device))
+        return self.held.units_of(device).union(each for each in self._given if device_of(each) == device)
 
     async def look_again(self) -> None:
         """Ask now; raises KubeletError where there is no answer, also the second time: a kubelet limits questions."""

@@ -31,17 +31,18 @@ _TIMEOUT_S = 30.0
 
 
 class DraKubelet:
-    """One connection to the only driver below a kubelet's root, whose folder of sockets is made."""
+    """One connection to a driver of this name below a kubelet's root, whose folder of sockets is made."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, driver: str = DRIVER) -> None:
+        self.driver = driver
         self.registry = root / "plugins_registry"
         self.registry.mkdir(exist_ok=True)
         self._channel: grpc.Channel | None = None
 
     @property
     def sockets(self) -> list[Path]:
-        """The sockets of drivers that want to be found."""
-        return list(self.registry.glob("*.sock"))
+        """The sockets by which the driver wants to be found."""
+        return list(self.registry.glob(f"*{self.driver}*.sock"))
 
     def connect(self) -> None:
         """Connect to the driver's socket, however long its path is, and stay connected."""
@@ -113,14 +114,18 @@ def create_allocated(
     name: str,
     devices: Sequence[str],
     config: Mapping[str, Any] | None = None,
+    *,
+    also: Mapping[str, str] | None = None,
     **result: object,
 ) -> str:
     """Make a pod of a node with a claim that the scheduler gave these devices; returns the claim's UID.
 
-    `config` are the parameters of an opaque config of the claim, further keys are those of each result.
+    `config` are the parameters of an opaque config of the claim, further keys are those of each result. `also` are
+    devices of other drivers, which it was given for the same request: device → driver.
     """
     request = {"name": "gpu", "exactly": {"deviceClassName": DRIVER, "count": len(devices)}}
-    configs = [] if config is None else [{"opaque": {"driver": DRIVER, "parameters": config}}]
+    driver = result.get("driver", DRIVER)
+    configs = [] if config is None else [{"opaque": {"driver": driver, "parameters": config}}]
     claim = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
@@ -141,6 +146,7 @@ def create_allocated(
     made = json.loads(control_plane.kubectl(create, input_text=json.dumps(claim)))
     control_plane.kubectl(create, input_text=json.dumps(pod))
     results = [{"request": "gpu", "driver": DRIVER, "pool": node, "device": each, **result} for each in devices]
+    results += [{"request": "gpu", "driver": of, "pool": node, "device": each} for each, of in (also or {}).items()]
     given = {"results": results, "config": [{"source": "FromClaim", **each} for each in configs]}
     status = json.dumps({"status": {"allocation": {"devices": given}}})
     control_plane.kubectl(["patch", "resourceclaim", name, "--subresource=status", "--type=merge", "-p", status])

@@ -115,7 +115,8 @@ class Daemon:
             logger=logger,
         )
         self._overuse = self._make_overuse(dependencies)
-        self._others = OtherDevices(self._offering, logger, self._tell_systemd)
+        self._others = OtherDevices(self._offering, self._claims.others, logger, self._on_others)
+        self._claims.others.on_change = self._others.show_again
         self._admin = AdminEndpoint(self._make_answers().answer, logger)
         self._metrics = MetricsEndpoint(self._start_metrics)
 
@@ -224,8 +225,16 @@ class Daemon:
         if offering.unit_bytes or self._claims.memory():
             self._limits.prepare()
             self._overuse.prepare()
-        self._history.view.be_urgent(bool(offering.waits) or self._claims.is_waiting)
+        self._look_for_holders()
         self._units.offered(*offering.memory_cards)
+
+    def _look_for_holders(self) -> None:
+        """Ask often who has what while anything waits for it."""
+        self._history.view.be_urgent(bool(self._offering.waits) or self._claims.is_waiting)
+
+    def _on_others(self) -> None:
+        self._look_for_holders()
+        self._tell_systemd()
 
     def _on_allocated(self, resource: str, device_ids: Sequence[str], at: float) -> None:
         self._limits.ledger.allocated(device_ids)
@@ -234,6 +243,8 @@ class Daemon:
     def _on_listed(self, assignments: tuple[DeviceAssignment, ...], asked_at: float) -> None:
         self._units.listed(assignments, asked_at)
         self._offer_again()
+        if self._claims.others.is_serving:
+            self._others.show_again()
 
     def _offer_again(self) -> None:
         """Offer what waited for those who had it, and hold back what somebody turned out to have or what is down."""

@@ -68,8 +68,8 @@ def render_cdi(
     `memory` are the parts that claims have of GPUs' memory.
     """
     found = tuple(devices)
-    nodes = {each.uuid: [_node(*pair) for pair in each.nodes] for each in found}
-    common = [_node(f"/dev/{each.name}", each.path) for each in control]
+    nodes = {each.uuid: [device_node(*pair) for pair in each.nodes] for each in found}
+    common = [device_node(f"/dev/{each.name}", each.path) for each in control]
     every = [*common, *(node for of_device in nodes.values() for node in of_device)]
     return {
         "cdiVersion": _HOST_PATH if any("hostPath" in node for node in every) else _NO_HOST_PATH,
@@ -98,15 +98,16 @@ def _clients(devices: Iterable[DraDevice], mps_root: Path) -> Iterator[Json]:
     for each in devices:
         if each.type == "gpu":
             client = answer_client(MpsDaemon(each.uuid, mps_root / each.uuid, 1, 0, 0))
-            yield {"name": mps_name(each.uuid), "containerEdits": _edits(client.variables, client.mounts)}
+            yield {"name": mps_name(each.uuid), "containerEdits": edits(client.variables, client.mounts)}
 
 
 def _shared(device: DraDevice) -> Json:
     """Return what a container needs besides, so that its processes share the device as it is declared."""
-    return {} if device.share is None else _edits(device.share.variables, device.share.mounts)
+    return {} if device.share is None else edits(device.share.variables, device.share.mounts)
 
 
-def _edits(variables: Iterable[tuple[str, str]], mounts: Iterable[Mount]) -> Json:
+def edits(variables: Iterable[tuple[str, str]], mounts: Iterable[Mount]) -> Json:
+    """Return what adds variables and mounts to a container."""
     env = [f"{name}={value}" for name, value in variables]
     bound = [
         {
@@ -119,7 +120,8 @@ def _edits(variables: Iterable[tuple[str, str]], mounts: Iterable[Mount]) -> Jso
     return {**({"env": env} if env else {}), **({"mounts": bound} if bound else {})}
 
 
-def _node(path: str, host_path: str) -> Json:
+def device_node(path: str, host_path: str, permissions: str = "rw") -> Json:
+    """Return a device node of a container."""
     mode = _CAPABILITY_MODE if path.startswith(_CAPABILITIES) else _NODE_MODE
     where = {"path": path} if path == host_path else {"path": path, "hostPath": host_path}
-    return {**where, "fileMode": mode, "permissions": "rw"}
+    return {**where, "fileMode": mode, "permissions": permissions}

@@ -6,10 +6,12 @@ Everything is the scheduler's: the status of the claim, which no author of a pod
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
 
 from plugin.base.documents import list_of, member, members, text, truth
 from plugin.base.errors import ClaimError
 from plugin.dra.configs import find_configs, parse_quantity
+from plugin.publication.node_object.api.messages import Request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +44,12 @@ class Result(NamedTuple):
     memory_bytes: int = 0  # the same, of one whose memory is shared
     configs: tuple[ClaimConfig, ...] = ()  # of the claim, and which of its requests it is
     full_request: str = ""  # with the name of the alternative
+
+
+def read_claim(claim: ClaimName) -> Request:
+    """Ask for a claim."""
+    path = f"/apis/resource.k8s.io/v1/namespaces/{quote(claim.namespace)}/resourceclaims/{quote(claim.name)}"
+    return Request("GET", path, "get", "resourceclaims")
 
 
 def find_results(document: Mapping[str, Any], claim: ClaimName, driver: str) -> tuple[Result, ...]:

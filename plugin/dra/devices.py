@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 DRIVER = "gpu.nvidia.com"
 LOST, UNHEALTHY = "gpu.nvidia.com/gpu-lost", "grapnel.dev/unhealthy"  # taints
-_STANDARD = "resource.kubernetes.io"
+STANDARD = "resource.kubernetes.io"
 _MAX_TEXT = 64  # of an attribute
 _MIB = 2**20
 _NO_NAME = re.compile(r"[^a-z0-9-]+")
@@ -188,7 +188,7 @@ def _devices_of(device: Device, inventory: Inventory) -> Iterator[DraDevice]:
     gpu, node = device.gpu, (f"/dev/nvidia{device.gpu.minor}", device.path)
     common = common_attributes(device, inventory)
     if not gpu.is_cut and not device.slices:
-        own = {"type": _text("gpu"), "uuid": _text(gpu.uuid)}
+        own = {"type": text("gpu"), "uuid": text(gpu.uuid)}
         capacity = {} if device.memory_bytes is None else {"memory": {"value": quantity(device.memory_bytes)}}
         yield DraDevice(
             name_of(gpu.uuid),
@@ -216,10 +216,10 @@ def _devices_of(device: Device, inventory: Inventory) -> Iterator[DraDevice]:
 def mig_attributes(parent: str, profile: str, uuid: str = "") -> Mapping[str, Json]:
     """Return what tells a MIG device from others; one that is not made yet has no UUID."""
     return {
-        "type": _text("mig"),
-        **({"uuid": _text(uuid)} if uuid else {}),
-        "parentUUID": _text(parent),
-        **({"profile": _text(profile)} if profile else {}),
+        "type": text("mig"),
+        **({"uuid": text(uuid)} if uuid else {}),
+        "parentUUID": text(parent),
+        **({"profile": text(profile)} if profile else {}),
     }
 
 
@@ -249,17 +249,17 @@ def common_attributes(device: Device, inventory: Inventory) -> Mapping[str, Json
         "productName": gpu.model,
         "brand": gpu.brand,
         "architecture": architecture(gpu.compute_capability),
-        f"{_STANDARD}/pciBusID": gpu.pci_address,
-        f"{_STANDARD}/pcieRoot": place.path[0] if place is not None and place.path else "",
+        f"{STANDARD}/pciBusID": gpu.pci_address,
+        f"{STANDARD}/pcieRoot": place.path[0] if place is not None and place.path else "",
     }
     versions = {
         "cudaComputeCapability": gpu.compute_capability,
         "driverVersion": inventory.driver_version,
         "cudaDriverVersion": inventory.cuda_version,
     }
-    numbers = {f"{_STANDARD}/numaNode": device.numa_node}
+    numbers = {f"{STANDARD}/numaNode": device.numa_node}
     return {
-        **{name: _text(value) for name, value in texts.items() if value},
+        **{name: text(value) for name, value in texts.items() if value},
         **{name: {"version": found} for name, value in versions.items() if (found := semantic_version(value))},
         **{name: {"int": value} for name, value in numbers.items() if value is not None},
     }
@@ -286,7 +286,8 @@ def semantic_version(version: str) -> str:
     return ".".join(str(int(part)) for part in (*parts, "0", "0")[:3])
 
 
-def _text(value: str) -> Json:
+def text(value: str) -> Json:
+    """Return an attribute."""
     return {"string": value[:_MAX_TEXT]}
 
 

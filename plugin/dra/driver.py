@@ -7,13 +7,12 @@ that a claim has: so a node changes from one to the other while pods run.
 from __future__ import annotations
 
 import asyncio
-import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from plugin.base.errors import ClaimError
 from plugin.dra.cdi import FILE, Hook, render_cdi
+from plugin.dra.claims import read_claim
 from plugin.dra.cluster_api import ClusterApi
 from plugin.dra.devices import DRIVER, find_devices, semantic_version
 from plugin.dra.keeper import SliceKeeper
@@ -21,12 +20,10 @@ from plugin.dra.partitions import is_partition
 from plugin.dra.registration import Registration
 from plugin.dra.service import ClaimService, Health
 from plugin.dra.slices import announced
-from plugin.dra.store import ClaimStore, published_in
-from plugin.publication.node_object.api.messages import Request
+from plugin.dra.store import CdiFile, ClaimStore, published_in
 from plugin.settings.node_config import LIMITS_REQUIRED
 from plugin.sharing.mps.plan import HOST, SharedGpu
 from plugin.sharing.time_slices import TimeSlices
-from plugin.system.durable import replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -43,7 +40,6 @@ if TYPE_CHECKING:
     from plugin.settings.node_config import NodeConfig
 
 _TOPIC_CDI = "cdi file of claims"
-_MODE = 0o644
 _SLICES = "time-slices"  # beside the admin socket: the GPUs whose time is divided otherwise
 _SHARED_S = 4.0  # until devices are shared as a claim says; the daemon has 10 s for an answer to the kubelet
 
@@ -84,7 +80,7 @@ class Driver:
         self.prepared = prepared
         self.changed = changed
         self._on_registered = registered
-        self._cdi_path = config.cdi_folder / FILE
+        self._cdi = CdiFile(config.cdi_folder / FILE)
         self._api = ClusterApi(where.api, environment)
         self._health = Health()
         self.store = ClaimStore(config.state_folder, logger)
@@ -96,7 +92,6 @@ class Driver:
         self._control: tuple[ControlNode, ...] = ()
         self._offered: tuple[str, ...] = ()
         self.withheld: Mapping[str, str] = {}  # UUIDs of devices that are free soon, and who has them
-        self._written = ""
         self._mps = mps
         self._slices_of_time = TimeSlices(config.admin_socket.parent / _SLICES, smi, changed, logger)
         self._shown = asyncio.Event()  # another one each time
@@ -266,7 +261,7 @@ class Driver:
         """Have the CDI file say what there is, and be there; raises ClaimError."""
         config = self._config
         if not self._present:  # not asked for yet, or the driver is away: a file of before still says what claims have
-            if self._cdi_path.exists():
+            if self._cdi.is_there:
                 return
             raise ClaimError("the GPUs of this node are not known", "it is asked for again")
         content = render_cdi(
@@ -276,16 +271,7 @@ class Driver:
             config.mps_root,
             self.memory,
         )
-        text = json.dumps(content, indent=1) + "\n"
-        if text == self._written and self._cdi_path.exists():
-            return
-        try:
-            self._cdi_path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            replace_file(self._cdi_path, text, _MODE)
-        except OSError as error:
-            words = (error.strerror or str(error)).lower()
-            raise ClaimError(f"{self._cdi_path} cannot be written: {words}") from error
-        self._written = text
+        self._cdi.write(content)
         self._log.standing(_TOPIC_CDI)
 
     async def look_again(self) -> None:
@@ -301,8 +287,7 @@ class Driver:
         self._on_registered()
 
     def _read_claim(self, claim: ClaimName) -> dict[str, Any]:
-        path = f"/apis/resource.k8s.io/v1/namespaces/{quote(claim.namespace)}/resourceclaims/{quote(claim.name)}"
-        return self._api.ask(Request("GET", path, "get", "resourceclaims"))
+        return self._api.ask(read_claim(claim))
 
     @property
     def is_done(self) -> bool:
@@ -316,8 +301,7 @@ class Driver:
 
     def remove(self) -> None:
         """Take back what engines and the next start would find: nobody has a claim any more."""
-        with suppress(OSError):  # it is not asked for any more
-            self._cdi_path.unlink(missing_ok=True)
+        self._cdi.remove()
         if self._instances is not None:
             self._instances.remove_folder()
         self.store.remove_folder()

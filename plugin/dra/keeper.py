@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from plugin.base.errors import ClusterError
 from plugin.dra.cluster_api import ClusterApi
+from plugin.dra.devices import DRIVER
 from plugin.dra.slices import (
     ALL_FEATURES,
     Owner,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-_TOPIC, _WATCH_TOPIC = "resource slices", "resource slices: watch"
 _POLICY = "the policy in deploy/rbac/node-claims.yaml does, and nodeDaemon.claims.enabled: true of the chart"
 _HINT = "nodes may write their own slices from Kubernetes 1.34 on; it is tried again"
 WATCH_S = 600  # and up to a half more
@@ -53,7 +53,7 @@ def _chance() -> float:
 
 
 class SliceKeeper:
-    """Of one node. Calls return at once; they are of one thread.
+    """Of one node and driver. Calls return at once; they are of one thread.
 
     While `is_registered` is False, which is asked in any thread, nothing is offered that is not offered already: a pod
     that comes to a node whose kubelet does not know the driver waits for a minute and a half. Nor is anything offered
@@ -67,9 +67,14 @@ class SliceKeeper:
         environment: Mapping[str, str],
         is_registered: Callable[[], bool],
         logger: Logger,
+        *,
+        driver: str = DRIVER,
     ) -> None:
         self._node = node
         self._is_pods = source == IN_CLUSTER
+        self._driver = driver
+        self._topic = f"resource slices of {driver}"
+        self._watch_topic = f"{self._topic}: watch"
         self._is_registered = is_registered
         self._api = ClusterApi(source, environment)
         self._watch_api = ClusterApi(source, environment)
@@ -132,11 +137,11 @@ class SliceKeeper:
             if self._is_ended.is_set():
                 self._api.close()
                 return
-            wait_s = self._attempt(_TOPIC, self._reconcile)
+            wait_s = self._attempt(self._topic, self._reconcile)
             if wait_s is None:
                 backoff.succeeded()
                 self._problem = ""
-                self._log.standing(_TOPIC)
+                self._log.standing(self._topic)
             else:
                 self._wait(backoff, wait_s)
                 self._wake.set()
@@ -148,7 +153,7 @@ class SliceKeeper:
         except ClusterError as error:
             if not self._is_ended.is_set():
                 hint = error.hint or _HINT
-                self._problem = f"{error.message} ({hint})" if topic == _TOPIC else self._problem
+                self._problem = f"{error.message} ({hint})" if topic == self._topic else self._problem
                 self._log.standing(topic, error.message, hint=hint)
             return error.retry_after_s
         except Exception as error:  # noqa: BLE001 - a bug here must not end the thread
@@ -171,7 +176,8 @@ class SliceKeeper:
                 self._wake.set()
                 return
             if (owner := self._owner) is None:
-                self._owner = owner = Owner(self._node, node_state(self._api.ask(read_node(self._node))).uid)
+                uid = node_state(self._api.ask(read_node(self._node))).uid
+                self._owner = owner = Owner(self._node, uid, self._driver)
             found = self._list()
             if wanted and not self._is_held:
                 self._check_held()
@@ -196,8 +202,8 @@ class SliceKeeper:
         self._is_held = True
 
     def _list(self) -> list[Json]:
-        items = self._api.ask(list_slices(self._node)).get("items")
-        found = [each for each in items if isinstance(each, dict) and is_ours(each, self._node)] if items else []
+        items = self._api.ask(list_slices(self._node)).get("items") or ()
+        found = [each for each in items if isinstance(each, dict) and is_ours(each, self._node, self._driver)]
         self._versions = {each["metadata"]["name"]: each["metadata"].get("resourceVersion", "") for each in found}
         return found
 
@@ -243,7 +249,7 @@ class SliceKeeper:
         backoff = Backoff(_chance)
         while not self._is_ended.is_set():
             began = time.monotonic()
-            at_least_s = self._attempt(_WATCH_TOPIC, self._follow) or 0.0
+            at_least_s = self._attempt(self._watch_topic, self._follow) or 0.0
             if time.monotonic() - began > _LONG_S:
                 backoff.succeeded()
             self._wait(backoff, at_least_s)  # also after an end without a fault: the next one may end at once
@@ -255,7 +261,7 @@ class SliceKeeper:
         if self._is_ended.is_set():
             raise ClusterError("nobody listens any more")
         if not line:
-            self._log.standing(_WATCH_TOPIC)
+            self._log.standing(self._watch_topic)
             self._wake.set()  # the watch begins: what happened before is in no line of it
             return
         try:
@@ -264,7 +270,7 @@ class SliceKeeper:
             if what == "ERROR":
                 raise ClusterError(f"the api server ends the watch of slices: {str(found.get('message'))[:200]}")
             metadata = found["metadata"]
-            if what == "BOOKMARK" or not is_ours(found, self._node):
+            if what == "BOOKMARK" or not is_ours(found, self._node, self._driver):
                 return
             with self._writing:
                 is_known = self._versions.get(metadata["name"]) == metadata["resourceVersion"]

@@ -34,10 +34,7 @@ if TYPE_CHECKING:
     from plugin.base.log import Logger
     from plugin.kubelet.rpc.serving import Method
 
-_TOPIC = "kubelet: claims"
-_TOPIC_OF_BUGS = "kubelet: offering claims"
 _LOOK_S = 2.0
-_PREFIX = f"grapnel-{DRIVER}~"
 _MAX_DETAIL = 200
 
 
@@ -51,7 +48,13 @@ class Registration:
         registered: Callable[[], None],
         report: Callable[[str], None],
         logger: Logger,
+        *,
+        driver: str = DRIVER,
     ) -> None:
+        self._driver = driver
+        self._prefix = f"grapnel-{driver}~"
+        self._topic = f"kubelet: claims of {driver}"
+        self._topic_of_bugs = f"kubelet: offering claims of {driver}"
         self._folder = kubelet_root / REGISTRY
         self._registered = registered
         self._report = report
@@ -94,10 +97,10 @@ class Registration:
             await self._serve()
         except Exception as error:  # noqa: BLE001 - a task that nobody waits for: without it no claim is served
             self._log.standing(
-                _TOPIC_OF_BUGS, f"claims: bug: {error!r:.256}", hint="please report it; it is tried again"
+                self._topic_of_bugs, f"claims: bug: {error!r:.256}", hint="please report it; it is tried again"
             )
         else:
-            self._log.standing(_TOPIC_OF_BUGS)
+            self._log.standing(self._topic_of_bugs)
 
     async def _serve(self) -> None:
         if self._server.is_in_place():
@@ -111,14 +114,14 @@ class Registration:
         except KubeletError as error:
             self._tell(error.message)
         else:
-            self._tell(f"waiting for the kubelet to take the driver {DRIVER}")
+            self._tell(f"waiting for the kubelet to take the driver {self._driver}")
 
     def _next_socket(self) -> str:
         """Return a name that this kubelet has not seen; what a daemon that was killed left behind is removed."""
-        for stale in self._folder.glob(f"{_PREFIX}*.sock"):
+        for stale in self._folder.glob(f"{self._prefix}*.sock"):
             with suppress(OSError):
                 stale.unlink()
-        return f"{_PREFIX}{os.urandom(4).hex()}.sock"
+        return f"{self._prefix}{os.urandom(4).hex()}.sock"
 
     def _tell(self, problem: str) -> None:
         self._report(problem)
@@ -126,17 +129,17 @@ class Registration:
     async def _get_info(self, _request: InfoRequest) -> PluginInfo:
         self._is_taken = False  # another kubelet than the one before: it has yet to say so
         # The kubelet takes the first that it knows of each kind.
-        return PluginInfo(type="DRAPlugin", name=DRIVER, supported_versions=(*PLUGIN_SERVICES, *HEALTH_SERVICES))
+        return PluginInfo(type="DRAPlugin", name=self._driver, supported_versions=(*PLUGIN_SERVICES, *HEALTH_SERVICES))
 
     async def _notify(self, request: RegistrationStatus) -> RegistrationStatusResponse:
         if request.plugin_registered:
             self._is_taken = True
-            self._log.standing(_TOPIC)
-            self._log.info("registered", driver=DRIVER)
+            self._log.standing(self._topic)
+            self._log.info("registered", driver=self._driver)
             self._tell("")
             asyncio.get_running_loop().call_soon(self._registered)  # once the kubelet has its answer
         else:
-            problem = f"the kubelet does not take the driver {DRIVER}: {request.error[:_MAX_DETAIL]}"
-            self._log.standing(_TOPIC, problem, hint="Kubernetes 1.34 or later? see journalctl -u kubelet")
+            problem = f"the kubelet does not take the driver {self._driver}: {request.error[:_MAX_DETAIL]}"
+            self._log.standing(self._topic, problem, hint="Kubernetes 1.34 or later? see journalctl -u kubelet")
             self._tell(problem)
         return RegistrationStatusResponse()

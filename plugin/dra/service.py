@@ -23,7 +23,7 @@ from plugin.kubelet.rpc.serving import ServerStream, Unary
 from plugin.publication.node_object.answers import BAD_REQUEST, BROKEN, TOO_MANY
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from typing import Any
 
     from plugin.base.log import Logger
@@ -125,7 +125,10 @@ class Health:
 
 
 class ClaimService:
-    """The calls of `DRAPlugin`. In the event loop; `read_claim` is called in a thread, and raises ClusterError."""
+    """The calls of `DRAPlugin`. In the event loop; `read_claim` is called in a thread, and raises ClusterError.
+
+    `named` returns how engines are asked for what a claim has.
+    """
 
     def __init__(
         self,
@@ -135,9 +138,13 @@ class ClaimService:
         read_claim: Callable[[ClaimName], Any],
         logger: Logger,
         *,
+        driver: str = DRIVER,
+        named: Callable[[Record], tuple[api.Device, ...]] | None = None,
         patience_s: float = PATIENCE_S,
     ) -> None:
         self._node = node
+        self._driver = driver
+        self._named = named or _named
         self._store = store
         self._health = health
         self._read_claim = read_claim
@@ -170,12 +177,14 @@ class ClaimService:
             self._node.prepare()
             await self._node.shared(record)
         except (ClaimError, ClusterError, KubeletError) as error:
-            self._log.standing(f"{claim}", error.message, **({"hint": error.hint} if error.hint else {}))
+            self._log.standing(self._topic(claim), error.message, **({"hint": error.hint} if error.hint else {}))
             return api.PreparedClaim(key=claim.uid, value=api.NodePrepareResourceResponse(error=error.message))
-        self._log.standing(f"{claim}")
+        self._log.standing(self._topic(claim))
         self.pending.discard(claim.uid)
-        devices = tuple(map(_device, record.devices))
-        return api.PreparedClaim(key=claim.uid, value=api.NodePrepareResourceResponse(devices=devices))
+        return api.PreparedClaim(key=claim.uid, value=api.NodePrepareResourceResponse(devices=self._named(record)))
+
+    def _topic(self, claim: ClaimName) -> str:
+        return f"{claim} of {self._driver}"  # a claim may be of several drivers
 
     async def _prepared(self, claim: ClaimName) -> Record:
         if not is_uid(claim.uid):
@@ -216,7 +225,7 @@ class ClaimService:
             document = await asyncio.wait_for(asyncio.to_thread(self._read_claim, claim), patience_s)
         except asyncio.TimeoutError as error:
             raise ClusterError(f"the api server does not say within {patience_s} s what {claim} has") from error
-        return find_results(document, claim, DRIVER)
+        return find_results(document, claim, self._driver)
 
     async def _ready(self, record: Record) -> Record:
         """Return the record of a claim with the devices that were made for it; raises ClaimError."""
@@ -333,7 +342,7 @@ class ClaimService:
         except ClaimError as error:
             self._log.warning("a claim cannot be given back", claim=str(claim), problem=error.message)
             return api.NodeUnprepareResourceResponse(error=error.message)
-        self._log.standing(f"{claim}")
+        self._log.standing(self._topic(claim))
         if was_known:
             self._log.info("claim given back", claim=str(claim))
         if was_known or asked.uid in self.pending:
@@ -372,16 +381,25 @@ def _without_contradiction(claim: ClaimName, devices: list[PreparedDevice]) -> t
     return tuple(devices)
 
 
+def _named(record: Record) -> tuple[api.Device, ...]:
+    return tuple(map(_device, record.devices))
+
+
 def _device(prepared: PreparedDevice) -> api.Device:
     names = [prepared.uuid]  # first: the kubelet shows its health by it
     if prepared.sharing.mps is not None:
         names.append(mps_name(prepared.uuid))
     if prepared.memory_bytes:
         names.append(memory_name(prepared.memory_part))
+    return answer(prepared, map(qualified, names))
+
+
+def answer(prepared: PreparedDevice, names: Iterable[str]) -> api.Device:
+    """Return the answer for a device that engines are asked for by these names."""
     return api.Device(
         request_names=(prepared.request,),
         pool_name=prepared.pool,
         device_name=prepared.device,
-        cdi_device_ids=tuple(map(qualified, names)),
+        cdi_device_ids=tuple(names),
         share_id=prepared.share_id,
     )

@@ -32,10 +32,11 @@ _RESOURCE = "resourceslices"
 
 
 class Owner(NamedTuple):
-    """The Node; slices go with it."""
+    """The Node, with which slices go, and whose they are there."""
 
     name: str
     uid: str
+    driver: str = DRIVER
 
 
 class Write(NamedTuple):
@@ -83,10 +84,10 @@ def request_of(write: Write) -> Request:
     return Request("PUT", path, "update", _RESOURCE, JSON, body)
 
 
-def is_ours(document: Mapping[str, Any], node: str) -> bool:
+def is_ours(document: Mapping[str, Any], node: str, driver: str = DRIVER) -> bool:
     """Whether a slice is this driver's, of this node."""
     spec = document.get("spec")
-    return isinstance(spec, dict) and spec.get("driver") == DRIVER and spec.get("nodeName") == node
+    return isinstance(spec, dict) and spec.get("driver") == driver and spec.get("nodeName") == node
 
 
 def announced(devices: Sequence[DraDevice], version: str) -> tuple[DraDevice, ...]:
@@ -101,7 +102,7 @@ def plan_writes(
     owner: Owner, devices: Sequence[DraDevice], found: Sequence[Json], features: Features = ALL_FEATURES
 ) -> tuple[Write, ...]:
     """Return the writes after which the node's slices say just these devices. `found` are those of this driver."""
-    parts_by_name = _parts(owner.name, devices, features)
+    parts_by_name = _parts(owner, devices, features)
     known = {each["metadata"]["name"]: each for each in found}
     generations = [_generation(each) for each in found]
     generation = max(generations, default=1)
@@ -145,7 +146,7 @@ def kept_features(features: Features, written: Json, answer: Json) -> Features:
     )
 
 
-def _parts(node: str, devices: Sequence[DraDevice], features: Features) -> dict[str, Json]:
+def _parts(owner: Owner, devices: Sequence[DraDevice], features: Features) -> dict[str, Json]:
     """Return what each slice has to say, by its name. Counters come first: without them no partition may be offered."""
     shown = [
         each for each in devices if (features.taints or not each.unhealthy) and (features.counters or each.draw is None)
@@ -154,8 +155,8 @@ def _parts(node: str, devices: Sequence[DraDevice], features: Features) -> dict[
     counters = _cut(list(sets.values()), MOST_SETS)
     rows = _cut([each.to_json(features) for each in shown], MOST_DEVICES)
     return {
-        **{_name(node, f"counters-{number}"): {"sharedCounters": part} for number, part in enumerate(counters)},
-        **{_name(node, str(number)): {"devices": part} for number, part in enumerate(rows)},
+        **{_name(owner, f"counters-{number}"): {"sharedCounters": part} for number, part in enumerate(counters)},
+        **{_name(owner, str(number)): {"devices": part} for number, part in enumerate(rows)},
     }
 
 
@@ -163,9 +164,10 @@ def _cut(rows: Sequence[Json], most: int) -> list[list[Json]]:
     return [list(rows[start : start + most]) for start in range(0, len(rows), most)]
 
 
-def _name(node: str, end: str) -> str:
+def _name(owner: Owner, end: str) -> str:
+    node = owner.name
     mark = f"-{hashlib.sha256(node.encode()).hexdigest()[:8]}" if len(node) > _MAX_NODE else ""
-    return f"{node[:_MAX_NODE]}{mark}-{DRIVER}-{end}"
+    return f"{node[:_MAX_NODE]}{mark}-{owner.driver}-{end}"
 
 
 def _document(owner: Owner, name: str, part: Json, pool: Json, known: Json | None) -> Json:
@@ -179,7 +181,7 @@ def _document(owner: Owner, name: str, part: Json, pool: Json, known: Json | Non
         metadata["resourceVersion"] = known["metadata"].get("resourceVersion", "")
         if "devices" in part:
             part = {"devices": _with_times(part["devices"], known)}
-    spec = {"driver": DRIVER, "nodeName": owner.name, "pool": pool, **part}
+    spec = {"driver": owner.driver, "nodeName": owner.name, "pool": pool, **part}
     return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": metadata, "spec": spec}
 
 

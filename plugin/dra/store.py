@@ -1,7 +1,8 @@
 """Which claims are prepared on this node: a file for each, so that one that cannot be read costs no other claim.
 
 `claims/UID.json` in the daemon's state folder (contract `docs/contracts/claim`): written before a claim's devices are
-given to anyone, removed when nobody has them any more. Neither needs the driver, nor the API.
+given to anyone, removed when nobody has them any more. Neither needs the driver, nor the API. Each DRA driver has a
+folder of its own. Beside it: the file by which engines know the devices.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from plugin.dra.claims import ClaimName
 from plugin.dra.configs import AS_IT_IS, parse_recorded
 from plugin.dra.partitions import is_partition
 from plugin.kubelet.cdi_names import MemoryPart
+from plugin.settings.node_config import IN_CLUSTER
 from plugin.system.durable import flush_folder, read_bounded, replace_file
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ FOLDER = "claims"
 PARTITIONS = f"{FOLDER}/partitions"
 _PUBLISHED = "published"  # where slices were published, so that they can be taken back whatever is declared by then
 _MAX_BYTES = 256 * 1024
+_CDI_MODE = 0o644
 _UID = re.compile(r"[0-9A-Za-z-]{1,64}")
 _TEXT = text(253)
 
@@ -125,20 +128,27 @@ class Published(NamedTuple):
     node: str
 
 
-def published_in(state_folder: Path) -> Published | None:
+def published_in(state_folder: Path, folder: str = FOLDER) -> Published | None:
     """Return where slices were published last, None where there are none or nobody knows."""
     try:
-        document = read_object(read_bounded(state_folder / FOLDER / _PUBLISHED, _MAX_BYTES), _MAX_BYTES)
+        document = read_object(read_bounded(state_folder / folder / _PUBLISHED, _MAX_BYTES), _MAX_BYTES)
         return Published(member(document, "kubernetesApi", text(4096)), member(document, "nodeName", _TEXT))
     except (OSError, ValueError):
         return None
 
 
-class ClaimStore:
-    """The records, in memory and on the disk."""
+def as_published(before: Published | None, now: Published) -> Published:
+    """Return where slices of before are, by what reaches the API: a pod has no kubeconfig, and a unit no account."""
+    if before is None or (now.api and (before.api == IN_CLUSTER) != (now.api == IN_CLUSTER)):
+        return now
+    return before
 
-    def __init__(self, state_folder: Path, logger: Logger) -> None:
-        self._folder = state_folder / FOLDER
+
+class ClaimStore:
+    """The records of a driver, in memory and on the disk."""
+
+    def __init__(self, state_folder: Path, logger: Logger, folder: str = FOLDER) -> None:
+        self._folder = state_folder / folder
         self._log = logger
         self._records: dict[str, Record] = {}
         self._unreadable: dict[str, Path] = {}
@@ -171,6 +181,10 @@ class ClaimStore:
         """Return the record of a claim."""
         return self._records.get(uid)
 
+    def records(self) -> tuple[Record, ...]:
+        """Return what is prepared."""
+        return tuple(self._records.values())
+
     def held(self) -> Iterator[tuple[ClaimName, PreparedDevice]]:
         """Yield which claim has which device, or a share of it; not who only sees one."""
         for record in self._records.values():
@@ -179,9 +193,9 @@ class ClaimStore:
     def put(self, record: Record) -> None:
         """Remember a claim; raises ClaimError, and then it is not remembered."""
         if self._is_over:
-            raise ClaimError(f"{record.claim}: this node gives its GPUs by the device plugin by now")
+            raise ClaimError(f"{record.claim}: this node gives its devices by the device plugin by now")
         try:
-            self._folder.mkdir(mode=0o700, exist_ok=True)
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             replace_file(self._path(record.claim.uid), render_record(record))
         except OSError as error:
             raise ClaimError(f"{self._folder} cannot be written: {(error.strerror or str(error)).lower()}") from error
@@ -201,7 +215,7 @@ class ClaimStore:
 
     def note_published(self, where: Published) -> None:
         """Remember where slices are about to be published; raises OSError."""
-        self._folder.mkdir(mode=0o700, exist_ok=True)
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         document = {"kubernetesApi": where.api, "nodeName": where.node}
         replace_file(self._folder / _PUBLISHED, json.dumps(document) + "\n")
 
@@ -214,6 +228,37 @@ class ClaimStore:
 
     def _path(self, uid: str) -> Path:
         return self._folder / f"{uid}.json"
+
+
+class CdiFile:
+    """What engines read of a driver's devices."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._written = ""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is one, also of the daemon before this one."""
+        return self._path.exists()
+
+    def write(self, content: Mapping[str, object]) -> None:
+        """Have it say this, and be there; raises ClaimError."""
+        text = json.dumps(content, indent=1) + "\n"
+        if text == self._written and self.is_there:
+            return
+        try:
+            self._path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            replace_file(self._path, text, _CDI_MODE)
+        except OSError as error:
+            words = (error.strerror or str(error)).lower()
+            raise ClaimError(f"{self._path} cannot be written: {words}") from error
+        self._written = text
+
+    def remove(self) -> None:
+        """Remove it, where that can be."""
+        with suppress(OSError):  # it is not asked for any more
+            self._path.unlink(missing_ok=True)
 
 
 class PartitionStore:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 KIND = "grapnel.dev/gpu"
+OTHERS, OTHER_KIND = "devices.grapnel.dev", "grapnel.dev/device"  # the driver of other devices than GPUs
+_PCI = re.compile(r"pci-([0-9a-f]{4,8})-([0-9a-f]{2})-([0-9a-f]{2})-([0-7])")
 _OLD_MIG = "MIG-GPU-"
 _MPS, _MEMORY = "mps-", "memory-"
 _DIGITS = 15  # of an amount: far more than any GPU has
@@ -49,6 +52,12 @@ def _is_number(text: str) -> bool:
 def qualified(uuid: str) -> str:
     """Return the name by which an engine is asked for a device."""
     return f"{KIND}={device_name(uuid)}"
+
+
+def other_id(name: str) -> str:
+    """Return the id of another device than a GPU by its name in slices: a PCI address, where that is its id."""
+    found = _PCI.fullmatch(name)
+    return name if found is None else "{}:{}:{}.{}".format(*found.groups())
 
 
 def uuid_of(name: str) -> str:

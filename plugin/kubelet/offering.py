@@ -72,6 +72,7 @@ class Offering:
         self._findings: dict[str, Mapping[str, str]] = {}  # of each source
         self._gpus: Mapping[str, _Shown] = {}
         self._others = OtherPlan()
+        self._has_others = True
         self._nearby = Nearby()
         self._is_reconfigured = False
         self.unit_bytes: dict[str, int] = {}  # of the memory units that were offered of a GPU
@@ -96,7 +97,7 @@ class Offering:
 
     @property
     def others(self) -> Mapping[str, OtherResource]:
-        """What is offered of other devices, by the name of the resource."""
+        """What there is of other devices, by the name of the resource."""
         return {name: each for name, each in self._others.resources.items() if name not in self._gpus}
 
     @property
@@ -131,9 +132,9 @@ class Offering:
         self._report("gpus", {**waiting, **channels, **dict(plan.findings)})
         self._show_all(config)
 
-    def show_others(self, config: NodeConfig, plan: OtherPlan) -> None:
-        """Offer these devices from now on beside the GPUs. A name that GPUs have is theirs."""
-        self._others = plan
+    def show_others(self, config: NodeConfig, plan: OtherPlan, *, is_offered: bool = True) -> None:
+        """Offer these devices from now on beside the GPUs, or just know of them. A name that GPUs have is theirs."""
+        self._others, self._has_others = plan, is_offered
         self._show_all(config)
 
     def _show_all(self, config: NodeConfig) -> None:
@@ -141,7 +142,7 @@ class Offering:
         self._kubelet_root = config.kubelet_root
         shown = dict(self._gpus)
         findings = dict(self._others.findings)
-        for name, resource in self._others.resources.items():
+        for name, resource in self._others.resources.items() if self._has_others else ():
             if name in shown:
                 findings[name] = f"{resource.class_name}: nothing is offered as {name}: GPUs have that name"
             shown.setdefault(name, (resource.offers, resource.table))

@@ -276,6 +276,28 @@ def test_classes_of_devices_are_those_of_kubectl_and_made_where_somebody_wants_t
     }
 
 
+def test_classes_of_other_devices_are_made_that_are_named() -> None:
+    applied = {
+        each["metadata"]["name"]: each["spec"]
+        for each in objects(DEPLOY.joinpath("dra", "otherclasses.yaml").read_text())
+    }
+    wanted = {f"{name}.devices.grapnel.dev" for name in ("rdma-shared", "xilinx-fpga")}
+
+    found = device_classes("--set", "dra.otherClasses={rdma-shared,xilinx-fpga}", "--set", "dra.extendedResourceName=")
+
+    assert found == {name: applied[name] for name in wanted}
+
+
+def test_each_ready_file_of_devices_has_a_class_with_the_name_of_its_resource() -> None:
+    applied = objects(DEPLOY.joinpath("dra", "otherclasses.yaml").read_text())
+    names = {each["metadata"]["name"]: each["spec"].get("extendedResourceName", "") for each in applied}
+    resources = {path.stem: json.loads(path.read_text())["resource"] for path in DEPLOY.glob("devices/*.json")}
+
+    assert names == {
+        f"{name}.devices.grapnel.dev": "" if "{" in resource else resource for name, resource in resources.items()
+    }
+
+
 def test_the_policy_on_slices_is_that_of_kubectl_unless_nobody_wants_it() -> None:
     def made(*words: str) -> dict[str, Any]:
         found = [

@@ -12,20 +12,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from lab import podresources, sysfs
+from tests.e2e.manifests import container, pod
 from tests.e2e.parts import asks, settings, wait_allocatable
+from tests.e2e.stage import DAEMON
+from tests.e2e.test_claims import devices, suppress_conflict, template
+from tests.e2e.test_gpushare import KUBECONFIG
 from tests.e2e.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.e2e.manifests import Manifest
     from tests.e2e.room import Room
     from tests.e2e.stage import LabNode, Stage
 
 pytestmark = pytest.mark.e2e
 
 READY = Path(__file__).parents[2] / "deploy/devices"
+CLAIM_CLASSES = READY.parent / "dra"
 RDMA, VIRTUAL = "rdma/hca_shared_devices_a", "nvidia.com/mlnx_sriov_rdma"
 FPGA = "xilinx.com/fpga-xilinx_u200_xdma_201830_1-1542252769"
 FUSE, LICENCE = "grapnel.dev/fuse", "example.com/licence"
@@ -65,9 +72,10 @@ def plugged_in(node: LabNode) -> Iterator[None]:
         tree = sysfs.Tree(root / PLACE)
         tree.add(*DEVICES)
         (tree.sys_root / "module").symlink_to("/sys/module")
-        for gpu in node.node.gpus:
-            place = f"sys/bus/pci/devices/{gpu.pci_address}"
-            shutil.copytree(root / place, root / PLACE / place)
+        for gpu in node.node.gpus:  # below the same root as the others
+            on_bus = f"bus/pci/devices/{gpu.pci_address}"
+            shutil.copytree(root / "sys" / on_bus, tree.folder(gpu.pci_address))
+            (tree.sys_root / on_bus).symlink_to(f"../../../devices/pci0000:00/{gpu.pci_address}")
         node.node.run(["sh", "-c", " && ".join(["mkdir -p /dev/infiniband /dev/dri", *made])])
         yield
     finally:
@@ -110,6 +118,69 @@ def test_pods_have_the_nodes_of_their_devices_and_no_others(
         wait_for("there is no third one", lambda: "Insufficient" in str(room.pod("too-many").status.conditions))
         room.clear()
     wait_allocatable(stage, node, dict.fromkeys(OFFERED, 0))
+
+
+@contextmanager
+def device_classes(stage: Stage) -> Iterator[None]:
+    """Have the classes that come with grapnel in the cluster."""
+    files = (CLAIM_CLASSES / f"{name}.yaml" for name in ("deviceclasses", "otherclasses"))
+    made = [each for path in files for each in yaml.safe_load_all(path.read_text()) if each]
+    for each in made:
+        with suppress_conflict():
+            stage.api.resource.create_device_class(each)
+    try:
+        yield
+    finally:
+        for each in made:
+            stage.api.resource.delete_device_class(each["metadata"]["name"])
+
+
+def pair(name: str, node: LabNode) -> tuple[Manifest, Manifest]:
+    """Return a pod with a claim of a GPU and a virtual function below one root, and what makes the claim."""
+    of = {"gpu": "gpu.nvidia.com", "nic": "sriov-rdma.devices.grapnel.dev"}
+    requests = [{"name": each, "exactly": {"deviceClassName": found}} for each, found in of.items()]
+    constraint = {"matchAttribute": "resource.kubernetes.io/pcieRoot"}
+    made = template()
+    made["metadata"]["name"] = name
+    made["spec"]["spec"]["devices"] = {"requests": requests, "constraints": [constraint]}
+    asking = container(script=LOOK)
+    asking["resources"] = {"claims": [{"name": "both"}]}
+    found = pod(name, asking, node=node.name, runtime_class="")
+    found["spec"]["resourceClaims"] = [{"name": "both", "resourceClaimTemplateName": name}]
+    return made, found
+
+
+def test_pods_have_them_by_claims_where_gpus_are_and_a_gpu_with_a_card(
+    room: Room, stage: Stage, lab_nodes: tuple[LabNode, ...]
+) -> None:
+    node = lab_nodes[0]
+    by_claims = {"interface": "dra", "kubernetesApi": KUBECONFIG, "nodeName": node.name, "sysRoot": f"/{PLACE}/sys"}
+    published = {f"pci-{each.address.replace(':', '-').replace('.', '-')}" for each in DEVICES[1:]}
+    published |= {"rdma-shared", "fuse"}
+    with device_classes(stage), plugged_in(node), settings(node, classes=CLASSES, **by_claims):
+        wait_for(
+            "devices and GPUs are published",
+            lambda: published < set(devices(stage, node)) and len(devices(stage, node)) == 6 + len(node.uuids),
+            evidence=lambda: f"{sorted(devices(stage, node))}\n{node.journal(DAEMON, 40)}",
+        )
+        asked = {"rdma": RDMA, "virtual": VIRTUAL, "fuse": FUSE}
+        room.start(*(asks(name, node, resource, script=LOOK) for name, resource in asked.items()), *pair("pair", node))
+        room.wait_running([*asked, "pair"])
+        assert seen(room, "rdma") == hexadecimal("infiniband/rdma_cm", *DEVICES[0].nodes)
+        assert seen(room, "fuse") == hexadecimal("fuse")
+        given = [
+            {path: minor for path, minor in seen(room, name).items() if "nvidia" not in path}
+            for name in ("virtual", "pair")
+        ]
+        functions = [hexadecimal("infiniband/rdma_cm", *each.nodes) for each in DEVICES[1:3]]
+        assert sorted(given, key=str) == sorted(functions, key=str)
+        assert len([each for each in seen(room, "pair") if each.removeprefix("/dev/nvidia").isdecimal()]) == 1
+        room.start(asks("too-many", node, VIRTUAL))
+        wait_for("there is no third one", lambda: "cannot allocate" in str(room.pod("too-many").status.conditions))
+        room.clear()
+    folder = node.node.root / "var/lib/grapnel/node/other-claims"
+    wait_for("nothing of it is left", lambda: not folder.exists(), evidence=lambda: node.journal(DAEMON, 40))
+    stage.wait_for_gpus(node.name, len(node.uuids))
 
 
 def device_ids(node: LabNode, namespace: str, pod: str, resource: str) -> frozenset[str]:

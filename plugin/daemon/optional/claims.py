@@ -1,6 +1,6 @@
 """Gives GPUs away by dynamic resource allocation, where node.json says so or claims of before are still prepared.
 
-In front of `plugin.dra`, which is imported only then.
+In front of `plugin.dra`, which is imported only then. `others` does the same for other devices.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 from plugin.base.documents import read_object
 from plugin.daemon.optional.node_object import node_name
+from plugin.daemon.optional.other_claims import OtherClaims
 from plugin.devices.inventory import without_driver
 from plugin.kubelet.pod_resources.attribution import CLAIM
-from plugin.settings.node_config import BOTH, IN_CLUSTER
+from plugin.settings.node_config import BOTH
 from plugin.system.durable import read_bounded
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from plugin.dra.claims import ClaimName
     from plugin.dra.driver import Driver
     from plugin.dra.instances import Instances
-    from plugin.dra.store import Published, Record
+    from plugin.dra.store import Record
     from plugin.holdings.history.keeper import HistoryKeeper
     from plugin.kubelet.cdi_names import MemoryPart
     from plugin.settings.node_config import NodeConfig
@@ -69,6 +70,7 @@ class Claims:
         self._smi = smi
         self._spawn = spawn
         self._log = logger
+        self.others = OtherClaims(history, spawn, logger)
         self._driver: Driver | None = None
         self._config: NodeConfig | None = None
         self._made_for: tuple[object, ...] = ()
@@ -103,8 +105,8 @@ class Claims:
         """What `settled` waits for; "" once it is so."""
         is_offering = self._config is not None and self._config.has_claims
         if self._driver is None:
-            return "claims are not served yet" if is_offering else ""
-        return self._driver.problem(is_offered=is_offering)
+            return "claims are not served yet" if is_offering else self.others.problem
+        return self._driver.problem(is_offered=is_offering) or self.others.problem
 
     @property
     def division_problems(self) -> tuple[str, ...]:
@@ -114,7 +116,7 @@ class Claims:
     @property
     def is_waiting(self) -> bool:
         """Whether devices are withheld until their pods have ended."""
-        return self._driver is not None and bool(self._driver.withheld)
+        return (self._driver is not None and bool(self._driver.withheld)) or self.others.is_waiting
 
     async def follow(self, config: NodeConfig) -> None:
         """Do what this configuration says from now on.
@@ -129,6 +131,7 @@ class Claims:
         if self._driver is None and (config.has_claims or (config.state_folder / _FOLDER).is_dir()):
             self._driver = self._start(config)
         self._divide(before, config)
+        await self.others.follow(config)
 
     def _divide(self, before: NodeConfig | None, config: NodeConfig) -> None:
         """Count the GPUs of a list that is another one by now; forget what is remembered where none is declared."""
@@ -149,7 +152,7 @@ class Claims:
 
     def _start(self, config: NodeConfig) -> Driver:
         from plugin.dra.driver import Driver
-        from plugin.dra.store import Published, published_in
+        from plugin.dra.store import Published, as_published, published_in
 
         view, where = self._history.view, Published(*_where(config))
         if not config.has_claims:
@@ -245,18 +248,12 @@ class Claims:
         driver, self._driver = self._driver, None
         if driver is not None:
             await driver.close()
+        await self.others.close()
 
 
 def _where(config: NodeConfig) -> tuple[str, str]:
     """Return through which API, and as which Node, slices are to be published."""
     return config.kubernetes_api, node_name(config, os.environ)
-
-
-def as_published(before: Published | None, now: Published) -> Published:
-    """Return where slices of before are, by what reaches the API: a pod has no kubeconfig, and a unit no account."""
-    if before is None or (now.api and (before.api == IN_CLUSTER) != (now.api == IN_CLUSTER)):
-        return now
-    return before
 
 
 def _made_for(config: NodeConfig, where: tuple[str, str]) -> tuple[object, ...]:

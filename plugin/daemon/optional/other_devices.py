@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
+from plugin.settings.node_config import DRA
 from plugin.system.thread_calls import called_in_own
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from plugin.base.log import Logger
+    from plugin.daemon.optional.other_claims import OtherClaims
     from plugin.devices.other.files import Classes
     from plugin.devices.other.offered import OtherPlan
     from plugin.kubelet.offering import Offering
@@ -33,10 +35,22 @@ class _Look(NamedTuple):
 
 
 class OtherDevices:
-    """Made and used in the event loop's thread. `shown` is called after each list that is offered."""
+    """Made and used in the event loop's thread. `shown` is called after each list that is offered.
 
-    def __init__(self, offering: Offering, logger: Logger, shown: Callable[[], None], stall_s: float = 60.0) -> None:
+    `claims` has what is given by claims instead.
+    """
+
+    def __init__(
+        self,
+        offering: Offering,
+        claims: OtherClaims,
+        logger: Logger,
+        shown: Callable[[], None],
+        stall_s: float = 60.0,
+    ) -> None:
         self._offering = offering
+        self._claims = claims
+        self._latest: tuple[NodeConfig, OtherPlan] | None = None  # what was found last
         self._log = logger
         self._shown = shown
         self._stall_s = stall_s
@@ -46,12 +60,13 @@ class OtherDevices:
     def follow(self, config: NodeConfig) -> None:
         """Offer what the files of this configuration describe from now on. They are read now alone, sysfs in turns."""
         self.close()
-        if self._found is not None or config.device_classes.is_dir():
+        if self._found is not None or config.device_classes.is_dir() or self._claims.is_needed(config):
             self._task = asyncio.ensure_future(self._keep_looking(config))
             self._task.add_done_callback(self._on_end)
 
     def close(self) -> None:
         """Look no more; what is offered stays."""
+        self._latest = None
         if self._task is not None:
             self._task.cancel()
 
@@ -69,11 +84,19 @@ class OtherDevices:
                 if found is None:
                     self._tell_problems(look.found)
                 self._found = found = look.found
-                self._offering.show_others(config, look.plan)
-                self._shown()
+                self._latest = config, look.plan
+                self.show_again()
                 if not found.classes:
                     return
             await asyncio.sleep(_AGAIN_S if found is None else found.rescan_s)
+
+    def show_again(self) -> None:
+        """Offer what was found last: claims have come or gone, or others who had any of it."""
+        if self._latest is not None:
+            config, plan = self._latest
+            left = self._claims.show(config, plan)
+            self._offering.show_others(config, left, is_offered=config.interface != DRA)
+            self._shown()
 
     def _tell_problems(self, found: Classes) -> None:
         before = {} if self._found is None else self._found.problems

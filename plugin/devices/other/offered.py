@@ -14,11 +14,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OtherResource:
-    """Everything under one name: the list that the kubelet is shown, and the table of answers."""
+    """Everything under one name: the list that the kubelet is shown, and the table of answers.
+
+    `pcie_roots` are those of devices on a PCI bus, by their ids.
+    """
 
     class_name: str
     offers: tuple[Offer, ...]
     table: AllocationTable
+    pcie_roots: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from plugin.devices.other.device_class import Division
 from plugin.devices.other.offered import OtherPlan, OtherResource
 from plugin.devices.other.parse import MAX_UNITS, is_nvidias
 from plugin.devices.other.template import fit_for_resource, render, unfit_for_path, variables_of
-from plugin.devices.other.variables import values_of
+from plugin.devices.other.variables import pcie_root_of, values_of
 from plugin.devices.resources import Offer, Placement
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class _Found:
     device: NamedDevice
     numa_node: int | None = None
     problem: str = ""
+    pcie_root: str = ""
 
 
 def plan_others(classes: Iterable[DeviceClass], host: Host) -> OtherPlan:
@@ -103,7 +104,8 @@ class _Planner:
 
     def _look_at(self, one: DeviceClass, device: SysfsDevice) -> _Found:
         named, problem = _parts(one, device, self._host)
-        return _Found(named, device.numa_node if one.has_numa else None, problem or _illness(one, device))
+        numa_node = device.numa_node if one.has_numa else None
+        return _Found(named, numa_node, problem or _illness(one, device), pcie_root_of(device.path))
 
     def _offer(self, one: DeviceClass, resource: str, found: Sequence[_Found]) -> None:
         """Offer devices under a name."""
@@ -125,7 +127,8 @@ class _Planner:
         entries = {unit_id: Entry(each.device, each.problem) for unit_id, each in units}
         placement = _PLACEMENT[one.unit.division]
         table = AllocationTable((), entries, form=PlainForm(), resource=resource, placement=placement)
-        self.resources[resource] = OtherResource(one.name, offers, table)
+        roots = {each.device.device_id: each.pcie_root for _, each in units if each.pcie_root}
+        self.resources[resource] = OtherResource(one.name, offers, table, roots)
 
 
 def _is_nvidia_gpu(device: SysfsDevice) -> bool:
@@ -174,9 +177,11 @@ def _together(one: DeviceClass, found: Sequence[_Found]) -> _Found:
     variables = dict.fromkeys(pair for each in good for pair in each.device.variables)
     mounts = dict.fromkeys(mount for each in good for mount in each.device.mounts)
     places = {each.numa_node for each in good or found}
+    roots = {each.pcie_root for each in good or found}
     numa_node = places.pop() if len(places) == 1 else None
     problem = "" if good else found[0].problem
-    return _Found(NamedDevice(one.name, one.name, tuple(nodes), tuple(variables), tuple(mounts)), numa_node, problem)
+    named = NamedDevice(one.name, one.name, tuple(nodes), tuple(variables), tuple(mounts))
+    return _Found(named, numa_node, problem, roots.pop() if len(roots) == 1 else "")
 
 
 def _parts(one: DeviceClass, device: SysfsDevice | None, host: Host) -> tuple[NamedDevice, str]:

@@ -27,6 +27,13 @@ FOUND = {
 }
 BUILT_IN = frozenset({"name", "address", "instance", "iommu_group", *FOUND})
 
+_PCIE_ROOT = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
+
+
+def pcie_root_of(path: str) -> str:
+    """Return the root complex that a device's folder is below (`pci0000:40`), "" where it is on no PCI bus."""
+    return next(filter(_PCIE_ROOT.fullmatch, path.split("/")), "")
+
 
 def instance_of(address: str) -> str:
     """Return the number that drivers of Xilinx cards use for an address: 65536 domain + 256 bus + 8 slot + function."""

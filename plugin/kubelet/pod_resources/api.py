@@ -30,6 +30,7 @@ class ClaimResource(Message):
 
     cdi_devices: tuple[CDIDevice, ...] = messages(1, CDIDevice)
     driver_name: str = string(2)
+    device_name: str = string(4)
 
 
 class DynamicResource(Message):

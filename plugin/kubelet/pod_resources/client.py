@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from plugin.base.errors import KubeletError
 from plugin.kubelet import KUBELET_SOCKET
-from plugin.kubelet.cdi_names import memory_of, uuid_of
+from plugin.kubelet.cdi_names import OTHERS, memory_of, other_id, uuid_of
 from plugin.kubelet.pod_resources.api import ListPodResourcesRequest, ListPodResourcesResponse
 from plugin.kubelet.pod_resources.attribution import CLAIM, DeviceAssignment, PodContainer
 from plugin.kubelet.rpc.client import call_unary
@@ -53,6 +53,9 @@ def _resources_of(
         if uuids:
             memory = tuple(found[:2] for name in names if (found := memory_of(name)) is not None)
             yield f"{CLAIM}{claim.claim_name}", uuids, memory
+        others = tuple(other_id(each.device_name) for each in claim.claim_resources if each.driver_name == OTHERS)
+        if others:
+            yield f"{CLAIM}{claim.claim_name}", others, ()
 
 
 async def ask(folder: Path, method: str, request: Message, response: type[_Response], deadline_s: float) -> _Response:

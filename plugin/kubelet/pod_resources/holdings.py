@@ -227,6 +227,12 @@ class HoldingsView:
         found = (who for _, held in reversed(self._lately) for each in devices if (who := held.any_of(each)))
         return next(found, "a pod of a moment ago" if new else "")
 
+    def units_of(self, device: str) -> set[str] | None:
+        """Return the ids of a device's units that somebody has, None where nobody has said so far."""
+        if not self._answered:
+            return None
+        return self.held.units_of(device).union(each for each in self._given if device_of(each) == device)
+
     async def look_again(self) -> None:
         """Ask now; raises KubeletError where there is no answer, also the second time: a kubelet limits questions."""
         if await self.ask_now(_DOUBT_OF_CLAIM_S):

@@ -158,14 +158,16 @@ def with_interface(facts: NodeFacts, stack: StackSpec, items: Sequence[Item]) ->
             return tuple(items)
         reason = _MADE_FOR_CLAIMS if stack.plugin.dynamic_mig else _MADE_NO_MORE
         return _of_config(items, reason, Disruption.NONE)
+    is_of_others = stack.plugin.device_classes and GpuInterface.DRA in {before, stack.plugin.interface}
+    what = "GPUs and other devices" if is_of_others else "GPUs"
     if GpuInterface.BOTH in {before, stack.plugin.interface}:
         reason = (
-            f"GPUs are given by {stack.plugin.interface.words} instead of {before.words}: pods keep theirs, and one "
+            f"{what} are given by {stack.plugin.interface.words} instead of {before.words}: pods keep theirs, and one "
             "that is to be given otherwise is withheld until it is free"
         )
         return _of_config(items, reason, Disruption.CHANGE_OVER)
     reason = (
-        f"GPUs are given by {stack.plugin.interface.words} instead of {before.words}: pods keep theirs, and one that "
+        f"{what} are given by {stack.plugin.interface.words} instead of {before.words}: pods keep theirs, and one that "
         f"a pod has by {before.words} is withheld until it is free"
     )
     return _of_config(items, reason, Disruption.CHANGE_OVER)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from plugin.base.log import Logger
-from plugin.daemon.optional.claims import Claims, as_published
+from plugin.daemon.optional.claims import Claims
 from plugin.daemon.tasks import Tasks
 from plugin.devices.allocation.table import NoSharing
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.devices.resources import plan_offers
-from plugin.dra.store import Published
+from plugin.dra.store import Published, as_published
 from plugin.driver.snapshot import Snapshot
 from plugin.holdings.history.keeper import HistoryKeeper
 from plugin.settings.node_config import DEVICE_PLUGIN, DRA, IN_CLUSTER, LIMITS_REQUIRED, NodeConfig

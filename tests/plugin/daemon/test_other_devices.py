@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from plugin.daemon.optional.other_claims import OtherClaims
     from plugin.devices.other.offered import OtherPlan
     from plugin.kubelet.offering import Offering
 
@@ -30,8 +31,18 @@ class Shown:
     def __init__(self) -> None:
         self.plans: list[OtherPlan] = []
 
-    def show_others(self, _config: NodeConfig, plan: OtherPlan) -> None:
+    def show_others(self, _config: NodeConfig, plan: OtherPlan, *, is_offered: bool = True) -> None:
         self.plans.append(plan)
+
+
+class NoClaims:
+    """Nobody has anything by a claim."""
+
+    def is_needed(self, _config: NodeConfig) -> bool:
+        return False
+
+    def show(self, _config: NodeConfig, plan: OtherPlan) -> OtherPlan:
+        return plan
 
 
 @pytest.fixture
@@ -50,7 +61,8 @@ def write(config: NodeConfig, name: str, **keys: object) -> None:
 
 def made(shown: Shown, stall_s: float = 60.0) -> OtherDevices:
     offering: Offering = shown  # type: ignore[assignment] # the one call that is made of it
-    return OtherDevices(offering, Logger(), lambda: None, stall_s)
+    claims: OtherClaims = NoClaims()  # type: ignore[assignment] # the same
+    return OtherDevices(offering, claims, Logger(), lambda: None, stall_s)
 
 
 async def until(holds: Callable[[], object]) -> None:
@@ -178,8 +190,8 @@ def test_a_bug_is_told_of_and_ends_nothing(config: NodeConfig, caplog: pytest.Lo
 class Refusing(Shown):
     """An offering with a bug."""
 
-    def show_others(self, config: NodeConfig, plan: OtherPlan) -> None:
-        super().show_others(config, plan)
+    def show_others(self, config: NodeConfig, plan: OtherPlan, *, is_offered: bool = True) -> None:
+        super().show_others(config, plan, is_offered=is_offered)
         raise ZeroDivisionError("a bug")
 
 

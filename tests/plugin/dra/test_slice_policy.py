@@ -11,6 +11,7 @@ import yaml
 from lab.machine.errors import CommandError
 from plugin.dra.devices import DRIVER, DraDevice
 from plugin.dra.slices import Owner, plan_writes
+from plugin.kubelet.cdi_names import OTHERS
 from tests.plugin.daemon_process import REPOSITORY
 from tests.plugin.node_object.real_cluster import register
 from tests.waiting import wait_until
@@ -137,12 +138,14 @@ def test_the_policy_holds_both_to_slices_and_pools_of_their_node(
     everywhere = slice_of(server, MINE, allNodes=True)
     del everywhere["spec"]["nodeName"]
     assert "of that node alone" in account("create", everywhere)
-    # Drivers of other devices, and who is on no node, are not its matter.
+    assert "may name a pool" in account("create", slice_of(server, MINE, name="other", pool=OTHER, driver=OTHERS))
+    assert account("create", slice_of(server, MINE, name="other", driver=OTHERS)) == ""
+    # Other drivers, and who is on no node, are not its matter.
     assert account("create", slice_of(server, OTHER, name="nic", driver="dra.example.com")) == ""
     clear(server)
 
 
-def test_it_is_about_the_driver_of_the_daemon() -> None:
+def test_it_is_about_the_drivers_of_the_daemon() -> None:
     policy, binding = yaml.safe_load_all(POLICY.read_text())
-    assert f'"{DRIVER}"' in policy["spec"]["matchConditions"][0]["expression"]
+    assert f'["{DRIVER}", "{OTHERS}"]' in policy["spec"]["matchConditions"][0]["expression"]
     assert binding["spec"]["policyName"] == policy["metadata"]["name"]

@@ -316,11 +316,14 @@ def test_a_pool_without_all_of_its_slices_gives_nothing_and_old_slices_do_not_co
     assert said(answer, "node") == ["n1: gpu-1: held by default/other"]
 
 
-def test_a_class_that_is_not_there_is_told_with_what_makes_it() -> None:
-    answer = explained(claim(exactly()), node(), classes={CLASS: None})
+@pytest.mark.parametrize(
+    ("name", "file"), [(CLASS, "deviceclasses.yaml"), ("rdma-shared.devices.grapnel.dev", "otherclasses.yaml")]
+)
+def test_a_class_that_is_not_there_is_told_with_what_makes_it(name: str, file: str) -> None:
+    answer = explained(claim(exactly(deviceClassName=name)), node(), classes={name: None})
 
-    assert said(answer, "class") == [f"DeviceClass {CLASS} is not there: nothing is given"]
-    assert any("deploy/dra/deviceclasses.yaml" in each for each in answer.todo)
+    assert said(answer, "class") == [f"DeviceClass {name} is not there: nothing is given"]
+    assert any(f"deploy/dra/{file}" in each for each in answer.todo)
 
 
 def test_what_could_not_be_read_is_not_judged() -> None:

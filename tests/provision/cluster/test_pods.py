@@ -89,7 +89,13 @@ def by_the_scheduler(resource: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("driver", "expected"), [("gpu.nvidia.com", True), ("fpga.example.org", False), ("nvidia.com.example.org", False)]
+    ("driver", "expected"),
+    [
+        ("gpu.nvidia.com", True),
+        ("devices.grapnel.dev", False),
+        ("fpga.example.org", False),
+        ("nvidia.com.example.org", False),
+    ],
 )
 def test_a_claim_that_the_scheduler_made_for_an_extended_resource_counts_by_its_driver(
     driver: str,

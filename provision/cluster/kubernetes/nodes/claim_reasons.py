@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 PAGE: Final = "docs/dra.md"
 _TODOS: Final = 6
+_OF_OTHERS: Final = ".devices.grapnel.dev"  # ends the names of classes of other devices than GPUs
 # What NVIDIA's drivers serve and grapnel's does not, by classes and drivers.
 _UNSERVED: Final = {
     "compute-domain": (
@@ -195,4 +196,6 @@ def _quoted(pod: AskedPod) -> str:
 def _make_class(name: str) -> str:
     if name in (CLASS, MIG_CLASS):
         return "`kubectl apply -f deploy/dra/deviceclasses.yaml`, or `dra.deviceClasses: true` in the chart"
+    if name.endswith(_OF_OTHERS):
+        return "`kubectl apply -f deploy/dra/otherclasses.yaml`, or name it in `dra.otherClasses` of the chart"
     return f"`kubectl get deviceclasses` shows those that are there: make {name}, or name another one"

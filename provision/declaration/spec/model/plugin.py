@@ -201,9 +201,9 @@ class Plugin(Section, frozen=True, kw_only=True):
     interface: Annotated[
         GpuInterface,
         doc(
-            "Through what pods are given GPUs; devicePlugin: by numbers of a resource; dra: by dynamic resource "
-            "allocation, as devices of the driver gpu.nvidia.com, which claims select (Kubernetes 1.34 or later); "
-            "both: those that claims names by claims, the others by numbers."
+            "Through what pods are given GPUs and other devices; devicePlugin: by numbers of a resource; dra: by "
+            "dynamic resource allocation, as devices of the drivers gpu.nvidia.com and devices.grapnel.dev, which "
+            "claims select (Kubernetes 1.34 or later); both: GPUs that claims names by claims, all else by numbers."
         ),
     ] = GpuInterface.DEVICE_PLUGIN
     claims: Annotated[

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lab.podresources.proto import api_pb2
 from plugin.base.errors import KubeletError
-from plugin.kubelet.cdi_names import MemoryPart, memory_name, mps_name, qualified
+from plugin.kubelet.cdi_names import OTHER_KIND, OTHERS, MemoryPart, memory_name, mps_name, qualified
 from plugin.kubelet.pod_resources.api import ListPodResourcesResponse
 from plugin.kubelet.pod_resources.attribution import CLAIM, DeviceAssignment, PodContainer, holders_by_uuid
 from plugin.kubelet.pod_resources.client import assignments_of, list_assignments
@@ -84,6 +84,28 @@ def test_devices_of_claims_are_told_by_their_uuids_and_those_of_other_drivers_ar
     )
     assert holders_by_uuid(found, ()) == {"GPU-1": (who,), "MIG-GPU-2/1/0": (who,), "GPU-3": (who,)}
     assert not Held(found)  # who keeps others from a device by a claim, the daemon itself knows
+
+
+def test_other_devices_of_claims_are_told_by_their_ids_and_apart_from_gpus() -> None:
+    def given(driver: str, device: str, *names: str) -> api_pb2.ClaimResource:
+        devices = [api_pb2.CDIDevice(name=name) for name in names]
+        return api_pb2.ClaimResource(driver_name=driver, device_name=device, cdi_devices=devices)
+
+    resources = [
+        given("gpu.nvidia.com", "gpu-1", qualified("GPU-1")),
+        given(OTHERS, "pci-0000-41-00-1", f"{OTHER_KIND}=pci-0000-41-00-1"),
+        given(OTHERS, "licence"),
+        given("dra.net", "pci-0000-42-00-1", "dra.net/nic=0"),
+    ]
+    claim = api_pb2.DynamicResource(claim_name="both", claim_namespace="ml", claim_resources=resources)
+    container = api_pb2.ContainerResources(name="main", dynamic_resources=[claim])
+    pod = api_pb2.PodResources(name="train", namespace="ml", containers=[container])
+    answer = api_pb2.ListPodResourcesResponse(pod_resources=[pod])
+    who = PodContainer("ml", "train", "main")
+    assert parse(answer.SerializeToString()) == (
+        DeviceAssignment(who, f"{CLAIM}both", ("GPU-1",)),
+        DeviceAssignment(who, f"{CLAIM}both", ("0000:41:00.1", "licence")),
+    )
 
 
 @given(st.binary(max_size=100))

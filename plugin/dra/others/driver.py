@@ -1,0 +1,207 @@
+"""The driver of other devices than GPUs: publishes what files describe, and gives it to claims.
+
+As with GPUs, what a pod has by the device plugin is withheld until it is free, and the other way round. Nothing has to
+be made or set for a claim, so all of it is the service's, the store's and the slices' work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from plugin.base.errors import ClaimError
+from plugin.devices.other.parse import MAX_UNITS
+from plugin.dra.claims import read_claim
+from plugin.dra.cluster_api import ClusterApi
+from plugin.dra.keeper import SliceKeeper
+from plugin.dra.others.devices import (
+    FILE,
+    Held,
+    find_others,
+    names_for,
+    refuse_configs,
+    render_others,
+    without_held,
+)
+from plugin.dra.registration import Registration
+from plugin.dra.service import ClaimService, Health, answer
+from plugin.dra.store import CdiFile, ClaimStore, published_in
+from plugin.kubelet.cdi_names import OTHERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from plugin.base.log import Logger
+    from plugin.devices.other.offered import OtherPlan
+    from plugin.dra import messages as api
+    from plugin.dra.claims import ClaimName
+    from plugin.dra.devices import DraDevice
+    from plugin.dra.others.devices import OtherDevice
+    from plugin.dra.store import PreparedDevice, Published, Record
+    from plugin.kubelet.pod_resources.holdings import HoldingsView
+    from plugin.settings.node_config import NodeConfig
+
+FOLDER = "other-claims"  # of the state folder
+_TOPIC_CDI = "cdi file of other devices"
+
+
+class OtherDriver:
+    """Of one configuration. Made and used in the event loop.
+
+    `where` is through which API, and as which Node, it publishes. `view` knows who has what by device plugins,
+    `prepared` hears of each new claim, `changed` that claims have come or gone.
+    """
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        where: Published,
+        logger: Logger,
+        *,
+        environment: Mapping[str, str],
+        view: HoldingsView,
+        prepared: Callable[[Record], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self._where = where
+        self._state_folder = config.state_folder
+        self._log = logger
+        self._view = view
+        self.prepared = prepared
+        self.changed = changed
+        self._cdi = CdiFile(config.cdi_folder / FILE)
+        self._api = ClusterApi(where.api, environment)
+        self._health = Health()
+        self.store = ClaimStore(config.state_folder, logger, FOLDER)
+        self.store.load()
+        self._is_noted = published_in(config.state_folder, FOLDER) == where
+        self._plan: OtherPlan | None = None
+        self._found: Mapping[str, OtherDevice] = {}
+        self.devices: dict[str, DraDevice] = {}
+        self.withheld: Mapping[str, str] = {}  # ids of devices that are free soon, and who has them
+        self.service = ClaimService(
+            self, self.store, self._health, self._read_claim, logger, driver=OTHERS, named=self._named
+        )
+        self._registration = Registration(
+            config.kubelet_root, self.service.methods(), self._registered, lambda _waits: None, logger, driver=OTHERS
+        )
+        self._slices = SliceKeeper(
+            where.node, where.api, environment, lambda: self._registration.is_registered, logger, driver=OTHERS
+        )
+        self._task = asyncio.ensure_future(self._registration.run())
+
+    def problem(self, *, is_offered: bool) -> str:
+        """Return why claims cannot be given what was shown last, or still can where nothing is offered; "" when so."""
+        if is_offered and not self._registration.is_registered:
+            return f"the kubelet has not taken the driver {OTHERS}"
+        return "" if self._slices.is_settled else f"the slices of {OTHERS} are not what there is: see the log"
+
+    def show(self, plan: OtherPlan, *, is_offered: bool) -> None:
+        """Publish what there is. `is_offered` False: nothing, as the device plugin offers it; claims are served on."""
+        if plan is not self._plan:
+            self._plan, self._found = plan, find_others(plan)
+        taken = {each.seen.uuid: self._view.units_of(each.seen.uuid) for each in self._found.values()}
+        has_shares = self._slices.features.shares
+        self.devices = {
+            name: each.shown(len(taken[each.seen.uuid] or ()), has_shares=has_shares)
+            for name, each in self._found.items()
+        }
+        self._health.show(self._where.node, tuple(self.devices.values()))
+        if self._found:
+            try:
+                self.prepare()
+            except ClaimError as error:
+                self._log.standing(_TOPIC_CDI, error.message, **({"hint": error.hint} if error.hint else {}))
+                if is_offered:
+                    return  # no claim could be prepared: the slices stay as they are
+        if is_offered and None in taken.values():
+            return  # the kubelet has not said yet who has what: the slices stay as they are
+        self.withheld = {
+            **{each.uuid: who for each in self.devices.values() if (who := self.holder(each))},
+            **{each.uuid: str(claim) for claim, each in self.store.held() if self._is_of_another_kind(each)},
+        }
+        shown = tuple(each for each in self.devices.values() if each.uuid not in self.withheld) if is_offered else ()
+        if shown and not self._is_noted:
+            try:
+                self.store.note_published(self._where)
+            except OSError as error:
+                self._log.standing(FOLDER, f"{self._state_folder} cannot be written: {error.strerror}")
+                return
+            self._is_noted = True
+            self._log.standing(FOLDER)
+        self._slices.publish(shown)
+
+    def _is_of_another_kind(self, prepared: PreparedDevice) -> bool:
+        """Whether a claim has a device whole that is shared by now, or a share of one that is not."""
+        device = self.devices.get(prepared.device)
+        return device is not None and (device.share is None) == bool(prepared.share_id)
+
+    def left(self, plan: OtherPlan) -> OtherPlan:
+        """Return what is left to the device plugin: nobody is given by it what a claim has."""
+        held: dict[str, Held] = {}
+        for claim, each in self.store.held():
+            units = each.shares if each.share_id else MAX_UNITS
+            held[each.uuid] = Held(str(claim), units + (held[each.uuid].units if each.uuid in held else 0))
+        unknown = f"{self.store.unknown} cannot be read: a claim may have it" if self.store.unknown else ""
+        pods = {unit for uuid in held for unit in self._view.units_of(uuid) or ()}
+        return without_held(plan, held, pods, unknown)
+
+    def prepare(self) -> None:
+        """Have the CDI file say what there is, and be there; raises ClaimError."""
+        if not self._found:  # not looked for yet: a file of before still says what claims have
+            if self._cdi.is_there:
+                return
+            raise ClaimError("the devices of this node are not known yet", "it is asked for again")
+        content = render_others(self._found, self.store.records())
+        if content is None:
+            self._cdi.remove()
+        else:
+            self._cdi.write(content)
+        self._log.standing(_TOPIC_CDI)
+
+    def _named(self, record: Record) -> tuple[api.Device, ...]:
+        return tuple(map(answer, record.devices, names_for(record, self._found)))
+
+    def holder(self, device: DraDevice) -> str:
+        """Return who has all of a device by a device plugin; "" where a claim can be given it, or a share of it."""
+        found = self._found[device.name]
+        if len(self._view.units_of(device.uuid) or ()) < found.units:
+            return ""
+        return self._view.holder_of((device.uuid,)) or ""
+
+    async def look_again(self) -> None:
+        """Ask the kubelet who has devices by its device plugins; raises KubeletError."""
+        await self._view.look_again()
+
+    async def ready(self, record: Record) -> Record:
+        """Return it: nothing is made for a claim."""
+        return record
+
+    async def shared(self, record: Record) -> None:
+        """Wait for nothing: whoever has a share has what everybody has."""
+
+    def _registered(self) -> None:
+        self._slices.check()
+        self._view.kubelet_came()
+
+    def _read_claim(self, claim: ClaimName) -> dict[str, Any]:
+        document = self._api.ask(read_claim(claim))
+        refuse_configs(document, claim)
+        return document
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nobody has a claim, and the API has no slice any more: for a driver that offers nothing."""
+        return not (self.store or self.service.pending) and self._slices.is_settled
+
+    def remove(self) -> None:
+        """Take back what engines and the next start would find: nobody has a claim any more."""
+        self._cdi.remove()
+        self.store.remove_folder()
+
+    async def close(self) -> None:
+        """End. Claims stay prepared, and slices stay published."""
+        self._registration.stop()
+        self._slices.close()
+        await asyncio.wait({self._task})
+        self._api.close()

@@ -140,12 +140,14 @@ class RuntimeVariables(msgspec.Struct, frozen=True, kw_only=True):
     With ``runtime_reload`` the service is reloaded where it would be restarted; ``runtime_service`` is empty for
     an engine that is no service. ``runtime_preconditions`` says what has to be on the node for a file to be
     written: by its path, the SHA-256 of other files by their paths ("" for one that must not exist). Where that is not
-    so, the next pass has the file. ``runtime_sources`` are files of the package manager that packages are found by;
-    ``runtime_packages`` are installed at ``runtime_versions``, or whichever there is, and what is there is exchanged.
+    so, the next pass has the file. ``runtime_sources`` are files of the package manager that packages are found by, and
+    ``runtime_absent`` those that are not declared any more; ``runtime_packages`` are installed at ``runtime_versions``,
+    or whichever there is, and what is there is exchanged.
     """
 
     runtime_engine: str
     runtime_sources: tuple[FileContent, ...] = ()
+    runtime_absent: tuple[str, ...] = ()
     runtime_packages: tuple[str, ...] = ()
     runtime_versions: dict[str, str] = {}
     runtime_files: tuple[FileContent, ...] = ()

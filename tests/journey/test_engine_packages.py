@@ -151,6 +151,14 @@ def test_a_containerd_comes_from_dockers_repository_works_and_goes(node: Node, c
     call(controller, "apply")
     assert say(node, "systemctl show -p ExecMainStartTimestampMonotonic --value containerd") == started
 
+    declare(controller, node, source="distribution")
+    assert {item["action"] for item in controller.plan_items(NAME)} == {"remove"}
+    call(controller, "apply")
+    assert say(node, "ls /etc/yum.repos.d/grapnel-docker.repo /etc/pki/rpm-gpg/*docker 2>/dev/null || :") == ""
+    assert "containerd.io 2.4.2-1.el9" in packages(node)
+    assert controller.plan_items(NAME) == []
+    assert say(node, "systemctl show -p ExecMainStartTimestampMonotonic --value containerd") == started
+
     assert "1 removed" in call(controller, "remove")
     assert packages(node) == before
     assert settings(node) == former

@@ -60,3 +60,10 @@ def render_sources(facts: NodeFacts, runtime: Runtime) -> tuple[FileContent, ...
     major = system.version_id.partition(".")[0]
     text = render_repo(facts.package_manager.name, _NAME, "Docker", url or f"{DOCKERS_ROOT}/rhel/{major}/x86_64/stable")
     return (FileContent(rpm_key_path(_NAME), key), FileContent(repo_path(facts.package_manager.name, _NAME), text))
+
+
+def source_paths(facts: NodeFacts) -> tuple[str, ...]:
+    """Return where the files of a source that is not the node's own system are."""
+    if facts.package_manager.name == "apt":
+        return (apt_source_path(_NAME), apt_key_path(_NAME))
+    return (repo_path(facts.package_manager.name, _NAME), rpm_key_path(_NAME))

@@ -17,7 +17,7 @@ from provision.declaration.fleet.facts.node import (
     PackageManager,
 )
 from provision.planning.engines.containerd.configuration import render_containerd
-from provision.planning.node_plan import Roles
+from provision.planning.node_plan import Action, Roles
 from provision.planning.render.errors import EngineConfigError
 from provision.planning.render.package_source import apt_source_path, repo_path, rpm_key_path
 from tests.provision.samples import (
@@ -331,3 +331,31 @@ def test_the_line_that_dockers_package_brings_goes(engine: str, version: int) ->
 def test_that_line_stays_beside_settings_of_the_site() -> None:
     with pytest.raises(EngineConfigError):
         render_containerd(main=f'root = "/data"\n{DOCKERS}', drop_ins={}, handlers=("nvidia",), engine_version="2.2.1")
+
+
+@pytest.mark.parametrize("system", ["dnf", "apt"])
+def test_a_package_source_that_is_not_declared_any_more_goes_and_what_came_from_it_stays(system: str) -> None:
+    """It stayed on the node until everything of grapnel's was removed."""
+    facts, declared = edit_package_manager(rocky(), name=system), stack()
+    if system == "apt":
+        ubuntu = OperatingSystem(id="ubuntu", version_id="24.04", codename="noble")
+        facts = replace(facts, node=replace(facts.node, os=ubuntu))
+    before = facts.files
+    facts = with_engine(knowing(facts, declared), "2.2.1")
+    paths = facts.files.keys() - before.keys()
+    assert len(paths) == 2
+    former = stack(source="distribution", repository=None)
+
+    found = plan(facts, former)
+
+    gone = [item for item in found.items if item.action is Action.REMOVE]
+    assert {item.target for item in gone} == paths
+    assert {item.reason for item in gone} == {
+        "runtime.source is not docker any more: containerd.io stays, and gets nothing newer from there"
+    }
+    assert not will_need_drain(found)
+    assert found.roles.runtime is not None
+    assert set(found.roles.runtime.runtime_absent) == paths
+    for path in paths:
+        facts = edit_file(facts, path, None)
+    assert not any(item.action is Action.REMOVE for item in plan(facts, former).items)

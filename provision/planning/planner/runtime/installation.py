@@ -12,7 +12,7 @@ from provision.declaration.spec.model import EngineSource
 from provision.planning.driver.versions.debian import DebianVersion
 from provision.planning.driver.versions.rpm import RpmVersion
 from provision.planning.engines.files.engine_file import version_numbers
-from provision.planning.engines.package import EnginePackage, render_sources
+from provision.planning.engines.package import CONTAINERD_IO, DOCKER_CE, EnginePackage, render_sources, source_paths
 from provision.planning.node_plan import Action, Disruption, Item, Problem, Role, RuntimeVariables
 from provision.planning.planner.part import Part, package_manager_problems, plan_files
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from provision.planning.engines.model import NodeEngine
 
 _MANAGERS: Final = ("apt", "dnf")  # by which engines have been installed, in the tests too
+_DOCKERS: Final = frozenset({CONTAINERD_IO.name, DOCKER_CE.name})
 _MISSING: Final = "engine-missing"
 _UPSTREAM: Final = re.compile(r"(?:\d+:)?(\d+(?:\.\d+)*)")  # of a package's version
 
@@ -78,6 +79,28 @@ def with_sources(
         versions = {found.name: change.to}
         variables = msgspec.structs.replace(variables, runtime_packages=(found.name,), runtime_versions=versions)
     return replace(part, items=items, variables=variables)
+
+
+def without_former_sources(
+    facts: NodeFacts, stack: StackSpec, engine: NodeEngine, part: Part[RuntimeVariables]
+) -> Part[RuntimeVariables]:
+    """Return the part of an engine, with the removal of the package source that is not declared any more.
+
+    What came from it stays, and gets nothing newer.
+    """
+    declared = {file.path for file in render_sources(facts, stack.runtime)}
+    former = [path for path in source_paths(facts) if path not in declared and facts.file(path) is not None]
+    if not former:
+        return part
+    stays = sorted(each for each in engine.package_names & facts.packages.keys() if each in _DOCKERS)
+    reason = "runtime.source is not docker any more"
+    reason += f": {', '.join(stays)} stays, and gets nothing newer from there" if stays else ""
+    removals = [Item(role=Role.RUNTIME, action=Action.REMOVE, target=path, reason=reason) for path in former]
+    part = replace(part, items=(*removals, *part.items))
+    if part.problems:
+        return part
+    variables = part.variables or RuntimeVariables(runtime_engine=engine.name, runtime_service=engine.service)
+    return replace(part, variables=msgspec.structs.replace(variables, runtime_absent=tuple(former)))
 
 
 def find_version(facts: NodeFacts, stack: StackSpec, package: EnginePackage) -> str | Problem:

@@ -31,6 +31,7 @@ from provision.planning.planner.runtime.installation import (
     install_problems,
     plan_sources,
     with_sources,
+    without_former_sources,
 )
 from provision.planning.planner.runtime.package_defaults import expect_files
 from provision.planning.render.errors import EngineConfigError
@@ -99,8 +100,10 @@ def _plan_runtime(facts: NodeFacts, stack: StackSpec, payload: Payload) -> Part[
     if problem := _kubelet_problem(facts, stack):
         return Part(_own(facts, stack, payload, engine), (problem,))
     if facts.engines.get(engine.name) is None:
-        return _without_engine(facts, stack, payload, engine)
-    return with_sources(facts, stack, engine, _with_engine(facts, stack, payload, engine))
+        part = _without_engine(facts, stack, payload, engine)
+    else:
+        part = with_sources(facts, stack, engine, _with_engine(facts, stack, payload, engine))
+    return without_former_sources(facts, stack, engine, part)
 
 
 def _own_files(stack: StackSpec, engine: NodeEngine) -> tuple[FileContent, ...]:

@@ -200,6 +200,12 @@ def test_a_node_changes_over_under_running_pods_and_back(room: Room, stage: Stag
     old = room.sight("old").uuids
     identity = room.identities("old")
     with by_claims(stage, node, free=len(node.uuids) - 1):
+        taken, published = node.claim_registrations(), versions(stage, node)
+        node.unit("restart", KUBELET)  # it deletes slices, and lists no pods for a while
+        wait_for("the next kubelet has taken the daemon", lambda: node.claim_registrations() > taken)
+        wait_for("the slices are there again", lambda: versions(stage, node) not in ([], published))
+        published = versions(stage, node)
+        assert len(devices(stage, node)) == len(node.uuids) - 1
         room.start(template())
         names = [f"new-{number}" for number in range(len(node.uuids) - 1)]
         room.start(*(claims_one(name, node) for name in names))
@@ -207,6 +213,7 @@ def test_a_node_changes_over_under_running_pods_and_back(room: Room, stage: Stag
         new = frozenset().union(*(room.sight(name).uuids for name in names))
         assert new == frozenset(node.uuids) - old
         assert room.identities("old") == identity
+        assert versions(stage, node) == published, "what a pod has by the device plugin was withheld all the time"
         room.api.delete_pod(room.name, "old")
         wait_for_devices(stage, node, len(node.uuids))  # the last one is offered by claims as well
         room.start(claims_one("last", node))

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-_POLICY = "the policy in deploy/rbac/node-claims.yaml does, and nodeDaemon.claims.enabled: true of the chart"
+_POLICY = "apply deploy/rbac/node-claims.yaml, whose policy does; of the chart: nodeDaemon.claims.enabled: true"
 _HINT = "nodes may write their own slices from Kubernetes 1.34 on; it is tried again"
 WATCH_S = 600  # and up to a half more
 _LONG_S = 30  # a watch that lasted so long was one: what ends sooner is begun again later each time

@@ -295,6 +295,9 @@ class ClaimService:
         if bool(shared_bytes) != bool(result.memory_bytes):
             how = "is shared by its memory by now" if shared_bytes else "is not shared by its memory any more"
             raise ClaimError(f"{claim} was given {device.uuid}, which {how}", "make the claim anew")
+        if device.share is not None and result.shares > device.share.parts:
+            words = f"{claim} was given {result.shares} shares of {device.uuid}, which has {device.share.parts} to give"
+            raise ClaimError(words, "it is asked for again")
         for other, each in self._store.held():
             if other != claim and each.uuid == device.uuid and each.sharing != sharing:
                 words = f"{claim} asks for {sharing} of {device.uuid}, and {other} has it with {each.sharing}"

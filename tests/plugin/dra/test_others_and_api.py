@@ -93,6 +93,12 @@ class Node:
         edits = {f"{file['kind']}={each['name']}": each["containerEdits"] for each in file["devices"]}
         return [edits[each] for each in names]
 
+    def explain(self, about: str) -> str:
+        """Return what the daemon's command says of a device, in one line."""
+        words = ["explain", about, "--config", str(self.daemon.node / "node.json")]
+        command = [sys.executable, "-P", "-m", "plugin.launcher", *words]
+        return " ".join(subprocess.run(command, capture_output=True, text=True, check=False).stdout.split())
+
     def ask_offered(self, timeout_s: int = 30) -> list[str]:
         """Ask the daemon's command what keeps devices from being offered as its file says."""
         words = ["offered", "--json", "--timeout", str(timeout_s), "--config", str(self.daemon.node / "node.json")]
@@ -133,6 +139,7 @@ def test_without_any_gpu_devices_are_published_prepared_and_given_back(node: Nod
             "/dev/infiniband/umad1",
         ]
         assert edits["env"] == ["PCIDEVICE_NVIDIA_COM_MLNX_SRIOV_RDMA=0000:41:00.1"]
+        assert "claim one" in node.explain("0000:41:00.1")
         assert "default/one still has" in node.prepare("other", FIRST)[2]
         assert node.claims.health()[FIRST] == 1
         assert node.claims.unprepare("one", uid) == ""

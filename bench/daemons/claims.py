@@ -28,6 +28,7 @@ from bench.daemons.verdict import percentile_99
 from lab.cluster import ControlPlane
 from lab.kubelet import Kubelet
 from lab.kubelet.claims import DraKubelet, create_allocated, published
+from tests.plugin.node_object.real_cluster import register
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -131,8 +132,7 @@ def verdict(*, is_kept: bool) -> str:
 @contextmanager
 def driver_on(folder: Path, release: Release, control_plane: ControlPlane, gpus: int = GPUS) -> Iterator[Driver]:
     """Start a daemon that gives GPUs to claims, on a node of its own; end it."""
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
-    control_plane.kubectl(["create", "-f", "-"], input_text=json.dumps(node))
+    register(control_plane, NODE)
     subject = ours(folder, release, gpus)
     kubeconfig, path = folder / "kubelet.conf", folder / "node.json"
     kubeconfig.write_text(control_plane.render_kubeconfig(control_plane.certificates.prepare_node(NODE)))

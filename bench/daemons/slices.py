@@ -51,6 +51,8 @@ LEASE_S = 10.0  # how often each kubelet writes that it lives: what a cluster be
 TAINT_LIMIT_S = 2.0
 OF_CLAIMS = ("resourceslices", "nodes", "resourceclaims", "resourceclaims/status")
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
+_GRACE_S = 3600  # no controller writes of a Node meanwhile that its kubelet is silent
+_OF_KUBELET = Counter({"DELETE resourceslices": 1})  # when it starts: of all of its node's
 _SETTLED_S = 3.0  # without a request, and what happened is over
 _FLOOR, _TAINT = "XID error -> list of the device plugin", "XID error -> taint in the API server"
 
@@ -133,12 +135,12 @@ def requests(folder: Path, release: Release, control_plane: ControlPlane, quiet_
             "a GPU breaks": counted.during(lambda: state.update(driver.subject.library, partial(_xid, index=0))),
             "another driver is loaded": counted.during(lambda: _change_driver(driver)),
             "the daemon is killed and starts": counted.during(lambda: _restart_daemon(driver)),
-            "the kubelet starts again": counted.during(lambda: _restart_kubelet(control_plane, driver)),
+            "the kubelet starts again": counted.during(lambda: _restart_kubelet(control_plane, driver)) - _OF_KUBELET,
         }
     print(f"\n{'requests of a node':36} {'in all':>14} {'writes':>7}")
     for what, found in {f"nothing, {quiet_s:g} s long": quiet, **happened}.items():
         told = ", ".join(f"{count} {name}" for name, count in sorted(found.items()))
-        print(f"{what:36} {_total(found):>14} {_writes(found):>7}   {told}")
+        print(f"{what:36} {_total(found):>14} {_writes(found):>7}   {told}".rstrip())
     _reckon(happened)
     is_kept = not quiet
     print(f"while nothing happens nothing is asked, watches aside: {verdict(is_kept=is_kept)}")
@@ -206,7 +208,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{machine(sys.executable)}, load {os.getloadavg()[0]:.1f}", flush=True)
     with (
         tempfile.TemporaryDirectory(prefix="grapnel-bench-") as name,
-        ControlPlane(Path(name, "control-plane")).running() as control_plane,
+        ControlPlane(Path(name, "control-plane"), node_grace_s=_GRACE_S).running() as control_plane,
     ):
         folder = Path(name)
         release = Release(folder / "release")

@@ -386,9 +386,10 @@ def test_a_claim_and_the_device_plugin_give_gpus_of_one_node_also_when_they_are_
             wait_for_division(stage, node, set(), len(others) - 1)
             assert "0 GPUs are offered by dra; 1 wait for pods" in node.grapnel_node("offered")
             room.start(claims_one("late", node))
-            room.start(pod("rest", container(script=STAY, gpus=len(others) - 1), node=node.name))
+            # The scheduler still counts the pod's GPU among those that the device plugin gives.
+            room.start(pod("rest", container(script=STAY, gpus=len(others) - 2), node=node.name))
             room.wait_running(["rest"])
-            assert room.sight("rest").uuids == set(others) - {given}
+            assert room.sight("rest").uuids < set(others) - {given}
             wait_for("nobody has a GPU for the claim", lambda: "cannot allocate" in str(room.pod("late").status))
             before = room.identities("claim"), room.identities("rest")
             room.api.delete_pod(room.name, "plugin")

@@ -122,7 +122,10 @@ def _claimed(places: tuple[_Place, ...], declared: Sequence[str]) -> frozenset[s
 
 def _counted(places: tuple[_Place, ...], inventory: Inventory) -> tuple[_Place, ...]:
     """Return the places with what an inventory says of them: known GPUs where they are, new ones at the end."""
-    present = {each.gpu.uuid: each.gpu.pci_address for each in inventory.devices}
+    topology = inventory.topology  # also of GPUs that have no device node yet
+    listed = zip(topology.ids, topology.places, strict=False)
+    present = {uuid: place.address for uuid, place in listed}
+    present |= {each.gpu.uuid: each.gpu.pci_address for each in inventory.devices}
     new = {address: uuid for uuid, address in present.items() if all(uuid != each.uuid for each in places)}
     counted = []
     for each in places:

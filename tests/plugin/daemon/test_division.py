@@ -59,6 +59,13 @@ def test_one_that_is_put_into_the_place_of_another_has_its_interface(tmp_path: P
     assert Division(tmp_path, ["1"], Logger()).find(inventory) == {other.uuid}
 
 
+def test_a_gpu_whose_device_node_is_still_to_come_is_counted(tmp_path: Path) -> None:
+    found = Snapshot(VERSION, (gpu(0), gpu(1)))
+    inventory = next_inventory(Inventory(), found, DictTree({"nvidia0"}))
+    assert [each.gpu.uuid for each in inventory.devices] == [gpu(1).uuid]
+    assert Division(tmp_path, ["1"], Logger()).find(inventory) == uuids(1)
+
+
 def test_another_list_is_counted_anew(tmp_path: Path) -> None:
     assert claimed(Division(tmp_path, ["2"], Logger()), 0, 1, 2) == uuids(2)
     assert claimed(Division(tmp_path, ["1"], Logger()), 1, 2) == uuids(2)

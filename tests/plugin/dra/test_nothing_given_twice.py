@@ -36,6 +36,7 @@ GPUS = 3
 NUMBERS = st.integers(0, GPUS - 1)
 CLAIMS = st.integers(0, 4)
 RESOURCE = "nvidia.com/gpu"
+ALL = [each.uuid for each in gpus(GPUS)]
 UUIDS = {name_of(each.uuid): each.uuid for each in gpus(GPUS)}
 
 
@@ -126,16 +127,28 @@ class Node(RuleBasedStateMachine):
 
     # What happens
 
-    @rule(numbers=st.sets(NUMBERS))
-    def the_gpus_are_divided_otherwise(self, numbers: set[int]) -> None:
-        """Between none, which is the device plugin alone, and all, which is claims alone."""
-        self.declared = [str(number) for number in sorted(numbers)]
+    @rule()
+    def change_over(self) -> None:
+        """To none for claims, which is the device plugin alone, or to all, which is claims alone."""
+        self._divide(set() if self.declared else set(map(str, range(GPUS))))
+
+    @rule(number=NUMBERS)
+    def a_gpu_changes_sides_and_is_wanted_there(self, number: int) -> None:
+        """One that somebody has, where anybody has one."""
+        had = sorted({*self.pods.values(), *self.with_claims.values()})
+        number = ALL.index(had[number % len(had)]) if had else number
+        self._divide({str(number)}.symmetric_difference(self.declared))
+        self.a_pod_asks_the_device_plugin(number)
+
+    def _divide(self, claims: set[str]) -> None:
+        self.declared = sorted(claims)
         self.division = Division(self.folder, self.declared, Logger())
         self.show()
 
-    @rule(numbers=st.sets(NUMBERS))
-    def gpus_are_lost_or_come_back(self, numbers: set[int]) -> None:
-        self.there = numbers
+    @rule(number=NUMBERS)
+    def a_gpu_is_lost_or_the_one_that_was_comes_back(self, number: int) -> None:
+        every = set(range(GPUS))
+        self.there = every - {number} if self.there == every else every
         self.show()
 
     @rule(number=NUMBERS)

@@ -78,7 +78,7 @@ class OtherDriver:
         self._plan: OtherPlan | None = None
         self._found: Mapping[str, OtherDevice] = {}
         self.devices: dict[str, DraDevice] = {}
-        self.withheld: Mapping[str, str] = {}  # ids of devices that are free soon, and who has them
+        self.is_waiting = False  # for pods that have any of what is published, by the device plugin, or another claim
         self.service = ClaimService(
             self, self.store, self._health, self._read_claim, logger, driver=OTHERS, named=self._named
         )
@@ -116,11 +116,10 @@ class OtherDriver:
                     return  # no claim could be prepared: the slices stay as they are
         if is_offered and None in taken.values():
             return  # the kubelet has not said yet who has what: the slices stay as they are
-        self.withheld = {
-            **{each.uuid: who for each in self.devices.values() if (who := self.holder(each))},
-            **{each.uuid: str(claim) for claim, each in self.store.held() if self._is_of_another_kind(each)},
-        }
-        shown = tuple(each for each in self.devices.values() if each.uuid not in self.withheld) if is_offered else ()
+        withheld = {each.uuid for each in self.devices.values() if self.holder(each)}
+        withheld |= {each.uuid for _, each in self.store.held() if self._is_of_another_kind(each)}
+        self.is_waiting = is_offered and (bool(withheld) or any(taken.values()))
+        shown = tuple(each for each in self.devices.values() if each.uuid not in withheld) if is_offered else ()
         if shown and not self._is_noted:
             try:
                 self.store.note_published(self._where)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 UNITS = {"one": 1, "few": 4}
 NAMES = st.sampled_from(sorted(UNITS))
 NUMBERS = st.integers(0, 4)
+LATER_S = 10.0  # more than a kubelet that starts lists nobody
 SHARE = "00000000-0000-0000-0000-00000000000{}"
 
 
@@ -70,7 +72,9 @@ class Node(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        self.loop = asyncio.new_event_loop()
+        self.loop, self.later_s = asyncio.new_event_loop(), 0.0
+        clock = self.loop.time
+        self.loop.time = lambda: clock() + self.later_s  # type: ignore[method-assign]
         self.folder = Path(tempfile.mkdtemp())
         classes = (made(name, match=None, unit={"count": count}) for name, count in UNITS.items())
         self.plan = look(Tree(self.folder), *classes)
@@ -159,7 +163,15 @@ class Node(RuleBasedStateMachine):
 
     @rule()
     def the_kubelet_lists_its_pods(self) -> None:
+        self.later_s += LATER_S
         self.listed = dict(self.pods)
+        self.loop.run_until_complete(self.view.ask_now(1.0))
+
+    @rule()
+    def the_kubelet_starts(self) -> None:
+        """It lists nobody for a moment; who has what is in its checkpoint."""
+        self.loop.run_until_complete(self.view.ask_now(1.0))  # it goes on asking while anybody has anything
+        self.listed = {}
         self.loop.run_until_complete(self.view.ask_now(1.0))
 
     @precondition(lambda self: self.pods)
@@ -218,3 +230,21 @@ class Node(RuleBasedStateMachine):
 
 TestNode = Node.TestCase
 TestNode.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+
+
+@pytest.mark.parametrize(("name", "left"), [("one", {"few"}), ("few", {"one", "few"})])
+def test_what_a_kubelet_that_starts_does_not_list_yet_is_published_when_it_is_free(name: str, left: set[str]) -> None:
+    node = Node()
+    node.start()
+    node.a_pod_asks_the_device_plugin(name=name, number=0)
+    node.the_kubelet_lists_its_pods()
+    node.the_kubelet_starts()
+    node.change_over()
+    assert {each for each, parts in node.published.items() if parts} == left
+    assert node.published["few"] == (3 if name == "few" else 4)
+    assert node.driver.is_waiting, "nobody asks the kubelet again"
+    node.a_pod_ends(number=0)
+    node.the_kubelet_lists_its_pods()
+    assert node.published == UNITS
+    assert not node.driver.is_waiting
+    node.teardown()

@@ -139,7 +139,8 @@ class OtherDriver:
         """Return what is left to the device plugin: nobody is given by it what a claim has."""
         held: dict[str, Held] = {}
         for claim, each in self.store.held():
-            units = each.shares if each.share_id else MAX_UNITS
+            is_known = self._view.units_of(each.uuid) is not None  # which of the units pods have
+            units = each.shares if each.share_id and is_known else MAX_UNITS
             held[each.uuid] = Held(str(claim), units + (held[each.uuid].units if each.uuid in held else 0))
         unknown = f"{self.store.unknown} cannot be read: a claim may have it" if self.store.unknown else ""
         pods = {unit for uuid in held for unit in self._view.units_of(uuid) or ()}

@@ -6,7 +6,7 @@ import asyncio
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
+from unittest.mock import AsyncMock, patch
 
 import pytest
 from hypothesis import settings
@@ -242,9 +242,31 @@ def test_what_a_kubelet_that_starts_does_not_list_yet_is_published_when_it_is_fr
     node.change_over()
     assert {each for each, parts in node.published.items() if parts} == left
     assert node.published["few"] == (3 if name == "few" else 4)
-    assert node.driver.is_waiting, "nobody asks the kubelet again"
+    waited = [node.driver.is_waiting]
     node.a_pod_ends(number=0)
     node.the_kubelet_lists_its_pods()
     assert node.published == UNITS
-    assert not node.driver.is_waiting
+    assert [*waited, node.driver.is_waiting] == [True, False], "the kubelet is asked again until the pod has ended"
+    node.teardown()
+
+
+def test_until_the_kubelet_says_who_has_units_of_a_claims_device_none_is_given_away() -> None:
+    """Which of the units are the claim's was a guess by then, and among those that were left were some too many."""
+    node = Node()
+    node.start()
+    node.a_pod_asks_the_device_plugin(name="few", number=0)
+    node.change_over()
+    node.the_scheduler_allocates(claim=0, name="few", shares=2, is_soon=True)
+    node.change_over()
+    node.loop.run_until_complete(node.end())
+
+    async def kubelet_asked_too_early() -> bool:
+        with patch.object(HoldingsView, "ask_now", AsyncMock(return_value=False)):
+            await node.begin()
+        node.show()
+        return any(each.unhealthy == "" for each in node.tables["few"].entries.values())
+
+    assert not node.loop.run_until_complete(kubelet_asked_too_early())
+    node.the_kubelet_lists_its_pods()
+    assert [unit for unit, each in node.tables["few"].entries.items() if not each.unhealthy] == ["few::0", "few::3"]
     node.teardown()

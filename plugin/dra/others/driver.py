@@ -163,11 +163,11 @@ class OtherDriver:
         return tuple(map(answer, record.devices, names_for(record, self._found)))
 
     def holder(self, device: DraDevice) -> str:
-        """Return who has all of a device by a device plugin; "" where a claim can be given it, or a share of it."""
-        found = self._found[device.name]
-        if len(self._view.units_of(device.uuid) or ()) < found.units:
-            return ""
-        return self._view.holder_of((device.uuid,)) or ""
+        """Return who has any of what claims are to have of a device by a device plugin; "" where nobody has."""
+        units = self._found[device.name].units
+        left = units - len(self._view.units_of(device.uuid) or ())
+        is_free = left >= (units if device.share is None else device.share.parts)
+        return "" if is_free else self._view.holder_of((device.uuid,)) or ""
 
     async def look_again(self) -> None:
         """Ask the kubelet who has devices by its device plugins; raises KubeletError."""

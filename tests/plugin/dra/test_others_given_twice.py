@@ -270,3 +270,28 @@ def test_until_the_kubelet_says_who_has_units_of_a_claims_device_none_is_given_a
     node.the_kubelet_lists_its_pods()
     assert [unit for unit, each in node.tables["few"].entries.items() if not each.unhealthy] == ["few::0", "few::3"]
     node.teardown()
+
+
+def test_where_shares_are_not_kept_a_claim_has_nothing_of_a_device_of_which_a_pod_has_a_share() -> None:
+    node = Node()
+    node.start()
+    node.a_pod_asks_the_device_plugin(name="few", number=0)
+    with patch.object(Slices, "features", Features(shares=False)):
+        node.change_over()
+        assert set(node.published) == {"one"}
+        node.a_pod_ends(number=0)
+        node.the_kubelet_lists_its_pods()
+        assert node.published == {"one": 1, "few": 1}
+    node.teardown()
+
+
+def test_a_share_that_a_pod_was_given_since_the_last_look_is_no_claims() -> None:
+    node = Node()
+    node.start()
+    device = node.driver.devices["few"]
+    assert device.share is not None
+    assert not node.driver.holder(device)
+    node.a_pod_asks_the_device_plugin(name="few", number=0)
+    assert node.driver.holder(device) == "a pod of a moment ago"
+    assert not node.driver.holder(device._replace(share=device.share._replace(parts=3)))
+    node.teardown()

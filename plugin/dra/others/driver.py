@@ -100,12 +100,9 @@ class OtherDriver:
         """Publish what there is. `is_offered` False: nothing, as the device plugin offers it; claims are served on."""
         if plan is not self._plan:
             self._plan, self._found = plan, find_others(plan)
-        taken = {each.seen.uuid: self._view.units_of(each.seen.uuid) for each in self._found.values()}
+        taken = {name: self._taken(name) for name in self._found}
         has_shares = self._slices.features.shares
-        self.devices = {
-            name: each.shown(len(taken[each.seen.uuid] or ()), has_shares=has_shares)
-            for name, each in self._found.items()
-        }
+        self.devices = {name: each.shown(taken[name] or 0, has_shares=has_shares) for name, each in self._found.items()}
         self._health.show(self._where.node, tuple(self.devices.values()))
         if self._found:
             try:
@@ -129,6 +126,14 @@ class OtherDriver:
             self._is_noted = True
             self._log.standing(FOLDER)
         self._slices.publish(shown)
+
+    def _taken(self, name: str) -> int | None:
+        """Return how many of a device's units pods have by the device plugin, None while nobody has said so."""
+        found = self._found[name]
+        ids = self._view.units_of(found.seen.uuid)
+        if ids is None:
+            return None
+        return found.units if found.seen.uuid in ids else len(ids)  # whoever has it whole has all of it
 
     def _is_of_another_kind(self, prepared: PreparedDevice) -> bool:
         """Whether a claim has a device whole that is shared by now, or a share of one that is not."""
@@ -165,7 +170,7 @@ class OtherDriver:
     def holder(self, device: DraDevice) -> str:
         """Return who has any of what claims are to have of a device by a device plugin; "" where nobody has."""
         units = self._found[device.name].units
-        left = units - len(self._view.units_of(device.uuid) or ())
+        left = units - (self._taken(device.name) or 0)
         is_free = left >= (units if device.share is None else device.share.parts)
         return "" if is_free else self._view.holder_of((device.uuid,)) or ""
 

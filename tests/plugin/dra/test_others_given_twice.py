@@ -295,3 +295,14 @@ def test_a_share_that_a_pod_was_given_since_the_last_look_is_no_claims() -> None
     assert node.driver.holder(device) == "a pod of a moment ago"
     assert not node.driver.holder(device._replace(share=device.share._replace(parts=3)))
     node.teardown()
+
+
+def test_whoever_has_a_device_whole_has_all_shares_that_it_is_divided_into_by_now() -> None:
+    node = Node()
+    node.start()
+    node.pods[1] = node.listed[1] = "few", "few"
+    node.the_kubelet_lists_its_pods()
+    node.change_over()
+    assert set(node.published) == {"one"}
+    assert node.driver.holder(node.driver.devices["few"]) == "ml/pod-1 as example.com/few"
+    node.teardown()

@@ -213,10 +213,11 @@ class Answers:
         }
 
     def _interfaces(self) -> dict[str, dict[str, int]]:
-        """Return how many can be given by each interface, and how many wait for who has them by the other one."""
+        """Return how many can be given by each interface, and how many wait for who has them otherwise."""
         config, found = self._config(), {}
         if config.has_plugin:
-            found[DEVICE_PLUGIN] = {"offered": self._offering.offered, "held": self._claims.still_held}
+            held = self._claims.still_held + len(self._offering.waits)
+            found[DEVICE_PLUGIN] = {"offered": self._offering.offered, "held": held}
         if config.has_claims:
             found[DRA] = {"offered": self._claims.offered, "held": self._claims.held}
         return found

@@ -43,7 +43,7 @@ from plugin.kubelet.offering import Offering
 from plugin.kubelet.pod_resources.client import list_assignments
 from plugin.publication.labels.keeper import LabelKeeper
 from plugin.publication.metrics.counters import Counters
-from plugin.settings.node_config import BOTH, DEVICE_PLUGIN, DRA
+from plugin.settings.node_config import DEVICE_PLUGIN, DRA
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +68,6 @@ class Daemon:
         self._dependencies = dependencies
         self._log = logger = dependencies.logger
         self._state = State()
-        self._waits: dict[str, str] = {}  # of each interface by which GPUs are given
         self._tasks = Tasks()
         self._stop = asyncio.Event()
         self._crash: BaseException | None = None
@@ -155,6 +154,7 @@ class Daemon:
         is_due = asyncio.Event()
         loop.add_signal_handler(signal.SIGHUP, is_due.set)
         self._config = self._releases.config = await self._by_label.first(self._config, self._stop)
+        self._state.interfaces = self._config.interfaces
         loop.add_signal_handler(signal.SIGHUP, self._reload_soon)
         loop.call_later(AFTER_S, load_deferred)
         self._tasks.spawn(self._labels.follow())
@@ -282,12 +282,9 @@ class Daemon:
         self._driver.observe(self._config, self._state.observation.inventory)
 
     def _on_registration(self, interface: str, waiting_for: str) -> None:
-        """Hear what an interface of the kubelet waits for; where there are both, what either does."""
-        self._waits[interface] = waiting_for
-        if self._config.interface == BOTH:
-            waiting_for = next(filter(None, self._waits.values()), "")
-        self._state.set_registration(waiting_for)
-        if self._state.is_registered:
+        """Hear what an interface of the kubelet waits for."""
+        self._state.waits[interface] = waiting_for
+        if not waiting_for:
             self._history.view.kubelet_came()
         self._tell_systemd()
 
@@ -343,8 +340,9 @@ class Daemon:
         self._hook.forget()
         self._history.move(config.state_folder)
         self._others.close()  # what it finds is for the kubelet of before
+        self._state.interfaces = config.interfaces
         if await self._offering.configured(before, config):
-            self._state.is_registered = False
+            self._state.waits.pop(DEVICE_PLUGIN, None)
         await self._claims.follow(config)
         await self._admin.serve(config.admin_socket)
         await self._metrics.serve(config.metrics_address)

@@ -11,6 +11,8 @@ from plugin.devices.observer import Observation
 if TYPE_CHECKING:
     from plugin.changes.driver_change.release.record import Release
 
+_REGISTERING, _REGISTERED = "registering with the kubelet", "registered with the kubelet"
+
 
 def _nothing_seen() -> Observation:
     return Observation(Inventory())
@@ -18,15 +20,25 @@ def _nothing_seen() -> Observation:
 
 @dataclass
 class State:
-    """`observation` is what is shown, `last_seen` what the driver said last: they differ while the node is released."""
+    """`observation` is what is shown, `last_seen` what the driver said last: they differ while the node is released.
+
+    `interfaces` are those by which GPUs are given to pods, `waits` what each of the kubelet's interfaces waits for, ""
+    once all of it is registered: lists that are empty by now are registered as well.
+    """
 
     observation: Observation = field(default_factory=_nothing_seen)
     last_seen: Observation = field(default_factory=_nothing_seen)
     release: Release | None = None
-    registration: str = "registering with the kubelet"
-    is_registered: bool = False
+    interfaces: tuple[str, ...] = ()
+    waits: dict[str, str] = field(default_factory=dict)
 
-    def set_registration(self, waiting_for: str) -> None:
-        """Take what the registration waits for, "" once every resource is registered."""
-        self.registration = waiting_for or "registered with the kubelet"
-        self.is_registered = not waiting_for
+    @property
+    def registration(self) -> str:
+        """How it stands with the kubelet, for people."""
+        heard = [self.waits[each] for each in self.interfaces if each in self.waits]
+        return next(filter(None, heard), _REGISTERED) if heard else _REGISTERING
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether all is registered by which GPUs are given."""
+        return self.registration == _REGISTERED

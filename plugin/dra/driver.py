@@ -113,11 +113,6 @@ class Driver:
         """The parts that claims have of GPUs' memory."""
         return frozenset(each.memory_part for _, each in self.store.held() if each.memory_bytes)
 
-    @property
-    def has_claims(self) -> bool:
-        """Whether any claim is prepared."""
-        return bool(self.store)
-
     def problem(self, *, is_offered: bool) -> str:
         """Return why claims cannot be given what was shown last, or still can where nothing is offered; "" when so."""
         if is_offered and not self._registration.is_registered:

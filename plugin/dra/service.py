@@ -16,7 +16,7 @@ from plugin.base.errors import ClaimError, ClusterError, KubeletError
 from plugin.dra import messages as api
 from plugin.dra.claims import ClaimName, find_results
 from plugin.dra.configs import AS_IT_IS, config_of
-from plugin.dra.devices import DRIVER
+from plugin.dra.devices import DRIVER, quantity
 from plugin.dra.store import PreparedDevice, Record, is_uid
 from plugin.kubelet.cdi_names import memory_name, mps_name, qualified
 from plugin.kubelet.rpc.serving import ServerStream, Unary
@@ -246,7 +246,7 @@ class ClaimService:
         while True:
             given_back = self._given_back
             try:
-                devices = [self._choose(claim, result) for result in results]
+                devices = [self._choose(claim, result, _together(result, results)) for result in results]
                 return _without_contradiction(claim, self._numbered(claim, devices))
             except _StillHeld:
                 left_s = deadline - asyncio.get_running_loop().time()
@@ -267,8 +267,11 @@ class ClaimService:
             found.append(each)
         return found
 
-    def _choose(self, claim: ClaimName, result: Result) -> PreparedDevice:
-        """Return the device of a result; raises ClaimError where it is not there, or somebody has it."""
+    def _choose(self, claim: ClaimName, result: Result, together: Result) -> PreparedDevice:
+        """Return the device of a result; raises ClaimError where it is not there, or somebody has it.
+
+        `together` is all that the claim has of the device.
+        """
         device = self._node.devices.get(result.device)
         if device is None:
             raise ClaimError(f"{claim} was given {result.device}, which this node does not have")
@@ -282,11 +285,11 @@ class ClaimService:
             return prepared
         if device.unhealthy:
             raise ClaimError(f"{claim} was given {device.uuid}, which is unhealthy: {device.unhealthy}")
-        if holder := self._holder(claim, device, result):
+        if holder := self._holder(claim, device, together):
             raise _StillHeld(f"{claim} was given {device.uuid}, which {holder} still has", "it is asked for again")
         if holder := self._node.holder(device):
             raise ClaimError(f"{claim} was given {device.uuid}, which {holder} still has", "it is asked for again")
-        self._check_sharing(claim, device, result, sharing)
+        self._check_sharing(claim, device, together, sharing)
         return prepared._replace(parts=device.parts, sharing=sharing, memory_bytes=result.memory_bytes)
 
     def _check_sharing(self, claim: ClaimName, device: DraDevice, result: Result, sharing: DeviceConfig) -> None:
@@ -298,6 +301,10 @@ class ClaimService:
         if device.share is not None and result.shares > device.share.parts:
             words = f"{claim} was given {result.shares} shares of {device.uuid}, which has {device.share.parts} to give"
             raise ClaimError(words, "it is asked for again")
+        if result.memory_bytes > shared_bytes:
+            given, left = quantity(result.memory_bytes), quantity(shared_bytes)
+            words = f"{claim} was given {given} of the memory of {device.uuid}, which has {left} to give"
+            raise ClaimError(words, "make the claim anew")
         for other, each in self._store.held():
             if other != claim and each.uuid == device.uuid and each.sharing != sharing:
                 words = f"{claim} asks for {sharing} of {device.uuid}, and {other} has it with {each.sharing}"
@@ -354,6 +361,14 @@ class ClaimService:
             self._given_back = asyncio.Event()
             self._node.changed()
         return api.NodeUnprepareResourceResponse()
+
+
+def _together(result: Result, results: tuple[Result, ...]) -> Result:
+    """Return a result with all that its claim has of the device, as several requests may have shares of one."""
+    same = [each for each in results if each.device == result.device and not each.is_admin]
+    return result._replace(
+        shares=sum(each.shares for each in same), memory_bytes=sum(each.memory_bytes for each in same)
+    )
 
 
 def _is_of(record: Record, results: tuple[Result, ...]) -> bool:

@@ -87,6 +87,11 @@ class NodeConfig:
     overuse_grace_s: float = 120.0
 
     @property
+    def interfaces(self) -> tuple[str, ...]:
+        """By which GPUs are given to pods."""
+        return (DEVICE_PLUGIN, DRA) if self.interface == BOTH else (self.interface,)
+
+    @property
     def has_claims(self) -> bool:
         """Whether GPUs are given by claims, all of them or some."""
         return self.interface != DEVICE_PLUGIN

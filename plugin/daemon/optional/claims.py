@@ -168,7 +168,7 @@ class Claims:
             prepared=self._record,
             changed=self.on_change,
             registered=view.kubelet_came,
-            report=self._tell,
+            report=self.on_state,
             mps=self._sharing,
             smi=self._smi,
             instances=self._instances(config),
@@ -206,11 +206,6 @@ class Claims:
         is_sole = all(each.parts and not each.share_id for each in record.devices)
         uuids = [each.uuid for each in record.devices]
         self._history.claimed(f"{CLAIM}{record.claim.name}", uuids, is_sole=is_sole)
-
-    def _tell(self, waiting_for: str) -> None:
-        """Hand on what a driver waits for, while it offers anything."""
-        if self._config is not None and self._config.has_claims:
-            self.on_state(waiting_for)
 
     def show(self, config: NodeConfig, inventory: Inventory, plan: Callable[[], OfferPlan]) -> Inventory:
         """Publish this for claims; returns what is left to the device plugin. `plan` is what it would offer."""

@@ -58,8 +58,8 @@ class OtherClaims:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether devices are withheld until their pods have ended."""
-        return self._driver is not None and bool(self._driver.withheld)
+        """Whether devices, or shares of them, are withheld until their pods have ended."""
+        return self._driver is not None and self._driver.is_waiting
 
     async def follow(self, config: NodeConfig) -> None:
         """Do what this configuration says from now on: at the next `show`, but for claims that are prepared."""

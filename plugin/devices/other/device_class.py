@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from plugin.devices.other.conditions import Condition
 
-PCI_DEVICES = "bus/pci/devices"
-
 
 class Division(Enum):
     """What is counted."""

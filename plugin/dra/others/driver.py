@@ -78,7 +78,7 @@ class OtherDriver:
         self._plan: OtherPlan | None = None
         self._found: Mapping[str, OtherDevice] = {}
         self.devices: dict[str, DraDevice] = {}
-        self.withheld: Mapping[str, str] = {}  # ids of devices that are free soon, and who has them
+        self.is_waiting = False  # for pods that have any of what is published, by the device plugin, or another claim
         self.service = ClaimService(
             self, self.store, self._health, self._read_claim, logger, driver=OTHERS, named=self._named
         )
@@ -100,12 +100,9 @@ class OtherDriver:
         """Publish what there is. `is_offered` False: nothing, as the device plugin offers it; claims are served on."""
         if plan is not self._plan:
             self._plan, self._found = plan, find_others(plan)
-        taken = {each.seen.uuid: self._view.units_of(each.seen.uuid) for each in self._found.values()}
+        taken = {name: self._taken(name) for name in self._found}
         has_shares = self._slices.features.shares
-        self.devices = {
-            name: each.shown(len(taken[each.seen.uuid] or ()), has_shares=has_shares)
-            for name, each in self._found.items()
-        }
+        self.devices = {name: each.shown(taken[name] or 0, has_shares=has_shares) for name, each in self._found.items()}
         self._health.show(self._where.node, tuple(self.devices.values()))
         if self._found:
             try:
@@ -116,11 +113,10 @@ class OtherDriver:
                     return  # no claim could be prepared: the slices stay as they are
         if is_offered and None in taken.values():
             return  # the kubelet has not said yet who has what: the slices stay as they are
-        self.withheld = {
-            **{each.uuid: who for each in self.devices.values() if (who := self.holder(each))},
-            **{each.uuid: str(claim) for claim, each in self.store.held() if self._is_of_another_kind(each)},
-        }
-        shown = tuple(each for each in self.devices.values() if each.uuid not in self.withheld) if is_offered else ()
+        withheld = {each.uuid for each in self.devices.values() if self.holder(each)}
+        withheld |= {each.uuid for _, each in self.store.held() if self._is_of_another_kind(each)}
+        self.is_waiting = is_offered and (bool(withheld) or any(taken.values()))
+        shown = tuple(each for each in self.devices.values() if each.uuid not in withheld) if is_offered else ()
         if shown and not self._is_noted:
             try:
                 self.store.note_published(self._where)
@@ -131,6 +127,14 @@ class OtherDriver:
             self._log.standing(FOLDER)
         self._slices.publish(shown)
 
+    def _taken(self, name: str) -> int | None:
+        """Return how many of a device's units pods have by the device plugin, None while nobody has said so."""
+        found = self._found[name]
+        ids = self._view.units_of(found.seen.uuid)
+        if ids is None:
+            return None
+        return found.units if found.seen.uuid in ids else len(ids)  # whoever has it whole has all of it
+
     def _is_of_another_kind(self, prepared: PreparedDevice) -> bool:
         """Whether a claim has a device whole that is shared by now, or a share of one that is not."""
         device = self.devices.get(prepared.device)
@@ -140,7 +144,8 @@ class OtherDriver:
         """Return what is left to the device plugin: nobody is given by it what a claim has."""
         held: dict[str, Held] = {}
         for claim, each in self.store.held():
-            units = each.shares if each.share_id else MAX_UNITS
+            is_known = self._view.units_of(each.uuid) is not None  # which of the units pods have
+            units = each.shares if each.share_id and is_known else MAX_UNITS
             held[each.uuid] = Held(str(claim), units + (held[each.uuid].units if each.uuid in held else 0))
         unknown = f"{self.store.unknown} cannot be read: a claim may have it" if self.store.unknown else ""
         pods = {unit for uuid in held for unit in self._view.units_of(uuid) or ()}
@@ -163,11 +168,11 @@ class OtherDriver:
         return tuple(map(answer, record.devices, names_for(record, self._found)))
 
     def holder(self, device: DraDevice) -> str:
-        """Return who has all of a device by a device plugin; "" where a claim can be given it, or a share of it."""
-        found = self._found[device.name]
-        if len(self._view.units_of(device.uuid) or ()) < found.units:
-            return ""
-        return self._view.holder_of((device.uuid,)) or ""
+        """Return who has any of what claims are to have of a device by a device plugin; "" where nobody has."""
+        units = self._found[device.name].units
+        left = units - (self._taken(device.name) or 0)
+        is_free = left >= (units if device.share is None else device.share.parts)
+        return "" if is_free else self._view.holder_of((device.uuid,)) or ""
 
     async def look_again(self) -> None:
         """Ask the kubelet who has devices by its device plugins; raises KubeletError."""

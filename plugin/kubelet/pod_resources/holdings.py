@@ -231,7 +231,8 @@ class HoldingsView:
         """Return the ids of a device's units that somebody has, None where nobody has said so far."""
         if not self._answered:
             return None
-        return self.held.units_of(device).union(each for each in self._given if device_of(each) == device)
+        new = {each for each in self._given if device_of(each) == device}
+        return new.union(*(held.units_of(device) for _, held in self._lately))
 
     async def look_again(self) -> None:
         """Ask now; raises KubeletError where there is no answer, also the second time: a kubelet limits questions."""

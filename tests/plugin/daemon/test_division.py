@@ -59,6 +59,15 @@ def test_one_that_is_put_into_the_place_of_another_has_its_interface(tmp_path: P
     assert Division(tmp_path, ["1"], Logger()).find(inventory) == {other.uuid}
 
 
+def test_a_uuid_is_that_gpu_alone(tmp_path: Path) -> None:
+    division = Division(tmp_path, [gpu(1).uuid], Logger())
+    assert claimed(division, 0, 1, 2) == uuids(1)
+    other = replace(gpu(7), pci_address=gpu(1).pci_address)
+    inventory = next_inventory(Inventory(), Snapshot(VERSION, (gpu(0), other, gpu(2))), DictTree(set()))
+    assert division.find(inventory) == set()
+    assert division.problems
+
+
 def test_a_gpu_whose_device_node_is_still_to_come_is_counted(tmp_path: Path) -> None:
     found = Snapshot(VERSION, (gpu(0), gpu(1)))
     inventory = next_inventory(Inventory(), found, DictTree({"nvidia0"}))

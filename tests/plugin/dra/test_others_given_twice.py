@@ -6,8 +6,9 @@ import asyncio
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
+from unittest.mock import AsyncMock, patch
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 UNITS = {"one": 1, "few": 4}
 NAMES = st.sampled_from(sorted(UNITS))
 NUMBERS = st.integers(0, 4)
+LATER_S = 10.0  # more than a kubelet that starts lists nobody
 SHARE = "00000000-0000-0000-0000-00000000000{}"
 
 
@@ -70,7 +72,9 @@ class Node(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        self.loop = asyncio.new_event_loop()
+        self.loop, self.later_s = asyncio.new_event_loop(), 0.0
+        clock = self.loop.time
+        self.loop.time = lambda: clock() + self.later_s  # type: ignore[method-assign]
         self.folder = Path(tempfile.mkdtemp())
         classes = (made(name, match=None, unit={"count": count}) for name, count in UNITS.items())
         self.plan = look(Tree(self.folder), *classes)
@@ -159,7 +163,15 @@ class Node(RuleBasedStateMachine):
 
     @rule()
     def the_kubelet_lists_its_pods(self) -> None:
+        self.later_s += LATER_S
         self.listed = dict(self.pods)
+        self.loop.run_until_complete(self.view.ask_now(1.0))
+
+    @rule()
+    def the_kubelet_starts(self) -> None:
+        """It lists nobody for a moment; who has what is in its checkpoint."""
+        self.loop.run_until_complete(self.view.ask_now(1.0))  # it goes on asking while anybody has anything
+        self.listed = {}
         self.loop.run_until_complete(self.view.ask_now(1.0))
 
     @precondition(lambda self: self.pods)
@@ -218,3 +230,79 @@ class Node(RuleBasedStateMachine):
 
 TestNode = Node.TestCase
 TestNode.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+
+
+@pytest.mark.parametrize(("name", "left"), [("one", {"few"}), ("few", {"one", "few"})])
+def test_what_a_kubelet_that_starts_does_not_list_yet_is_published_when_it_is_free(name: str, left: set[str]) -> None:
+    node = Node()
+    node.start()
+    node.a_pod_asks_the_device_plugin(name=name, number=0)
+    node.the_kubelet_lists_its_pods()
+    node.the_kubelet_starts()
+    node.change_over()
+    assert {each for each, parts in node.published.items() if parts} == left
+    assert node.published["few"] == (3 if name == "few" else 4)
+    waited = [node.driver.is_waiting]
+    node.a_pod_ends(number=0)
+    node.the_kubelet_lists_its_pods()
+    assert node.published == UNITS
+    assert [*waited, node.driver.is_waiting] == [True, False], "the kubelet is asked again until the pod has ended"
+    node.teardown()
+
+
+def test_until_the_kubelet_says_who_has_units_of_a_claims_device_none_is_given_away() -> None:
+    """Which of the units are the claim's was a guess by then, and among those that were left were some too many."""
+    node = Node()
+    node.start()
+    node.a_pod_asks_the_device_plugin(name="few", number=0)
+    node.change_over()
+    node.the_scheduler_allocates(claim=0, name="few", shares=2, is_soon=True)
+    node.change_over()
+    node.loop.run_until_complete(node.end())
+
+    async def kubelet_asked_too_early() -> bool:
+        with patch.object(HoldingsView, "ask_now", AsyncMock(return_value=False)):
+            await node.begin()
+        node.show()
+        return any(each.unhealthy == "" for each in node.tables["few"].entries.values())
+
+    assert not node.loop.run_until_complete(kubelet_asked_too_early())
+    node.the_kubelet_lists_its_pods()
+    assert [unit for unit, each in node.tables["few"].entries.items() if not each.unhealthy] == ["few::0", "few::3"]
+    node.teardown()
+
+
+def test_where_shares_are_not_kept_a_claim_has_nothing_of_a_device_of_which_a_pod_has_a_share() -> None:
+    node = Node()
+    node.start()
+    node.a_pod_asks_the_device_plugin(name="few", number=0)
+    with patch.object(Slices, "features", Features(shares=False)):
+        node.change_over()
+        assert set(node.published) == {"one"}
+        node.a_pod_ends(number=0)
+        node.the_kubelet_lists_its_pods()
+        assert node.published == {"one": 1, "few": 1}
+    node.teardown()
+
+
+def test_a_share_that_a_pod_was_given_since_the_last_look_is_no_claims() -> None:
+    node = Node()
+    node.start()
+    device = node.driver.devices["few"]
+    assert device.share is not None
+    assert not node.driver.holder(device)
+    node.a_pod_asks_the_device_plugin(name="few", number=0)
+    assert node.driver.holder(device) == "a pod of a moment ago"
+    assert not node.driver.holder(device._replace(share=device.share._replace(parts=3)))
+    node.teardown()
+
+
+def test_whoever_has_a_device_whole_has_all_shares_that_it_is_divided_into_by_now() -> None:
+    node = Node()
+    node.start()
+    node.pods[1] = node.listed[1] = "few", "few"
+    node.the_kubelet_lists_its_pods()
+    node.change_over()
+    assert set(node.published) == {"one"}
+    assert node.driver.holder(node.driver.devices["few"]) == "ml/pod-1 as example.com/few"
+    node.teardown()

@@ -134,6 +134,28 @@ def test_a_claim_waits_a_moment_for_the_one_before_it(room: Room) -> None:
     assert room.held() == {"GPU-0": "b"}
 
 
+@pytest.mark.parametrize(
+    ("share", "consumed", "fits"),
+    [
+        (Share(4, 4), {"shares": "2"}, True),
+        (Share(3, 3), {"shares": "2"}, False),
+        (Share(40, 40, unit_bytes=GIB), {"memory": "20Gi"}, True),
+        (Share(30, 30, unit_bytes=GIB), {"memory": "20Gi"}, False),
+        (Share(10, 10, unit_bytes=GIB), {"memory": "20Gi"}, False),
+    ],
+)
+def test_all_that_a_claim_has_of_a_device_counts_together(
+    room: Room, share: Share, consumed: dict[str, str], *, fits: bool
+) -> None:
+    """A device has less to give than the scheduler saw: somebody has some of it in another way by now."""
+    room.node.devices["gpu-0"] = device(0)._replace(share=share)
+    of_both = [claim(ONE, "gpu-0", shareID=each, consumedCapacity=consumed) for each in (TWO, THREE)]
+    results = [each["status"]["allocation"]["devices"]["results"][0] for each in of_both]
+    room.claims["a"] = {"metadata": {"uid": ONE}, "status": {"allocation": {"devices": {"results": results}}}}
+    found = room.prepare(("a", ONE))[ONE]
+    assert (len(found.devices), bool(found.error)) == ((2, False) if fits else (0, True))
+
+
 def test_shares_of_a_device_are_given_to_several_claims_and_no_more_than_there_are(room: Room) -> None:
     room.node.devices["gpu-0"] = device(0)._replace(share=Share(3, 3))
     share = {"consumedCapacity": {"shares": "1"}}

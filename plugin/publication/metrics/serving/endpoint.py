@@ -39,7 +39,10 @@ class State(Protocol):
 
     release: Release | None
     observation: Observation
-    is_registered: bool  # with the kubelet
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether all is registered with the kubelet by which GPUs are given."""
 
 
 class ObservedDriver(Protocol):

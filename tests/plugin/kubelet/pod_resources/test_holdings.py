@@ -367,7 +367,7 @@ def test_a_kubelet_that_is_only_late_is_not_told(caplog: pytest.LogCaptureFixtur
 def test_a_kubelet_that_starts_and_lists_nobody_frees_no_device_for_claims() -> None:
     """What a pod had by the device plugin was published for claims for as long as the new kubelet listed no pods."""
 
-    async def scenario() -> list[str | None]:
+    async def scenario() -> list[tuple[str | None, set[str] | None]]:
         answers = iter([(given("first", A),), (), (given("first", A),), (), ()])
 
         async def ask(_deadline_s: float) -> tuple[DeviceAssignment, ...]:
@@ -375,13 +375,13 @@ def test_a_kubelet_that_starts_and_lists_nobody_frees_no_device_for_claims() -> 
 
         loop = asyncio.get_running_loop()
         view = HoldingsView(ask, lambda _given, _at: None, lambda: False, Logger())
-        found = [view.holder_of((A,))]
+        found = [(view.holder_of((A,)), view.units_of(A))]
         for after_s in (0.0, 3.0, 2.0, 7.0, 2.0):
             now = loop.time()
             loop.time = lambda now=now, after_s=after_s: now + after_s  # type: ignore[method-assign]
             assert await view.ask_now(1.0)
-            found.append(view.holder_of((A,)))
+            found.append((view.holder_of((A,)), view.units_of(A)))
         return found
 
-    who = "default/first as nvidia.com/gpu"
-    assert asyncio.run(scenario()) == [None, who, who, who, who, ""]
+    had: tuple[str, set[str]] = "default/first as nvidia.com/gpu", {A}
+    assert asyncio.run(scenario()) == [(None, None), had, had, had, had, ("", set())]

@@ -26,7 +26,7 @@ _TYPES = {GPU_CONFIG: "gpu", MIG_CONFIG: "mig"}
 _FROM_CLASS, _FROM_CLAIM = "FromClass", "FromClaim"
 _SHARED_MIG = "MPS on a MIG device: declare more, smaller MIG devices, or share a whole gpu"
 _TEXT = text(253)
-_MIB = 2**20
+MIB = 2**20
 _MAX_AMOUNT = 2**63
 _QUANTITY = re.compile(r"\+?([0-9]{1,19})(?:\.([0-9]{0,19}))?(?:([numkMGTPE]|[KMGTPE]i)|[eE](\+?[0-9]{1,2}))?")
 _POWERS = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -213,7 +213,7 @@ def _one_of(values: tuple[str, ...]) -> Any:
 
 def _mebibytes(value: object) -> int:
     """Take an amount of memory, in whole MiB as NVIDIA rounds it."""
-    amount = parse_quantity(value) // _MIB
+    amount = parse_quantity(value) // MIB
     if not amount:
         raise ValueError("is less than a MiB")
     return amount

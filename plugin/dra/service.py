@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from plugin.base.errors import ClaimError, ClusterError, KubeletError
 from plugin.dra import messages as api
 from plugin.dra.claims import ClaimName, find_results
-from plugin.dra.configs import AS_IT_IS, config_of
+from plugin.dra.configs import AS_IT_IS, MIB, config_of
 from plugin.dra.devices import DRIVER
 from plugin.dra.store import PreparedDevice, Record, is_uid
 from plugin.kubelet.cdi_names import memory_name, mps_name, qualified
@@ -246,7 +246,7 @@ class ClaimService:
         while True:
             given_back = self._given_back
             try:
-                devices = [self._choose(claim, result) for result in results]
+                devices = [self._choose(claim, each, _all_of_device(each, results)) for each in results]
                 return _without_contradiction(claim, self._numbered(claim, devices))
             except _StillHeld:
                 left_s = deadline - asyncio.get_running_loop().time()
@@ -267,8 +267,11 @@ class ClaimService:
             found.append(each)
         return found
 
-    def _choose(self, claim: ClaimName, result: Result) -> PreparedDevice:
-        """Return the device of a result; raises ClaimError where it is not there, or somebody has it."""
+    def _choose(self, claim: ClaimName, result: Result, together: Result) -> PreparedDevice:
+        """Return the device of a result; raises ClaimError where it is not there, or somebody has it.
+
+        `together` is the same with all that the claim was given of the device.
+        """
         device = self._node.devices.get(result.device)
         if device is None:
             raise ClaimError(f"{claim} was given {result.device}, which this node does not have")
@@ -282,11 +285,11 @@ class ClaimService:
             return prepared
         if device.unhealthy:
             raise ClaimError(f"{claim} was given {device.uuid}, which is unhealthy: {device.unhealthy}")
-        if holder := self._holder(claim, device, result):
+        if holder := self._holder(claim, device, together):
             raise _StillHeld(f"{claim} was given {device.uuid}, which {holder} still has", "it is asked for again")
         if holder := self._node.holder(device):
             raise ClaimError(f"{claim} was given {device.uuid}, which {holder} still has", "it is asked for again")
-        self._check_sharing(claim, device, result, sharing)
+        self._check_sharing(claim, device, together, sharing)
         return prepared._replace(parts=device.parts, sharing=sharing, memory_bytes=result.memory_bytes)
 
     def _check_sharing(self, claim: ClaimName, device: DraDevice, result: Result, sharing: DeviceConfig) -> None:
@@ -298,6 +301,9 @@ class ClaimService:
         if device.share is not None and result.shares > device.share.parts:
             words = f"{claim} was given {result.shares} shares of {device.uuid}, which has {device.share.parts} to give"
             raise ClaimError(words, "it is asked for again")
+        if result.memory_bytes > shared_bytes:
+            given, has = (f"{size // MIB} MiB" for size in (result.memory_bytes, shared_bytes))
+            raise ClaimError(f"{claim} was given {given} of {device.uuid}, which has {has} to give", "make it anew")
         for other, each in self._store.held():
             if other != claim and each.uuid == device.uuid and each.sharing != sharing:
                 words = f"{claim} asks for {sharing} of {device.uuid}, and {other} has it with {each.sharing}"
@@ -360,6 +366,13 @@ def _is_of(record: Record, results: tuple[Result, ...]) -> bool:
     """Whether a claim still has what was prepared for it; it may have been allocated anew."""
     have = {(each.request, each.pool, each.device, each.share_id) for each in record.devices}
     return have == {(each.request, each.pool, each.device, each.share_id) for each in results}
+
+
+def _all_of_device(result: Result, results: Iterable[Result]) -> Result:
+    """Return a result with what all of its claim have of the same device together."""
+    same = [each for each in results if each.device == result.device and not each.is_admin]
+    shares, memory_bytes = sum(each.shares for each in same), sum(each.memory_bytes for each in same)
+    return result._replace(shares=shares, memory_bytes=memory_bytes)
 
 
 def _sharing(claim: ClaimName, result: Result, device: DraDevice) -> DeviceConfig:

@@ -166,6 +166,27 @@ def test_memory_of_a_gpu_is_given_to_several_claims_and_no_more_than_it_has(room
     assert room.prepare(("c", THREE))[THREE].devices
 
 
+@pytest.mark.parametrize(
+    ("share", "consumed", "words"),
+    [
+        (Share(3, 3), ({"shares": "2"}, {"shares": "2"}), "4 shares of GPU-0, which has 3 to give"),
+        (Share(8, 8, unit_bytes=GIB), ({"memory": "5Gi"}, {"memory": "4Gi"}), "9216 MiB of GPU-0, which has 8192 MiB"),
+        (Share(8, 8, unit_bytes=GIB), ({"memory": "9Gi"},), "9216 MiB of GPU-0, which has 8192 MiB to give"),
+    ],
+)
+def test_what_a_claim_was_given_of_a_device_counts_together(
+    room: Room, share: Share, consumed: tuple[dict[str, str], ...], words: str
+) -> None:
+    """As where less of the device is declared to be given since the scheduler counted."""
+    room.node.devices["gpu-0"] = device(0)._replace(share=share)
+    room.claims["a"] = claim(ONE, *["gpu-0"] * len(consumed))
+    results = room.claims["a"]["status"]["allocation"]["devices"]["results"]
+    for number, each in enumerate(consumed):
+        results[number] |= {"shareID": f"s{number}", "request": f"r{number}", "consumedCapacity": each}
+    assert words in room.prepare(("a", ONE))[ONE].error
+    assert room.held() == {}
+
+
 def test_parts_of_one_size_have_names_of_their_own_as_a_container_may_have_several(room: Room) -> None:
     """Engines add each name once: two parts of 4 GiB of one GPU were a limit of 4."""
     room.node.devices["gpu-0"] = device(0)._replace(share=Share(80, 80, unit_bytes=GIB))

@@ -27,6 +27,7 @@ PATH = "/apis/resource.k8s.io/v1/resourceslices"
 MOST_DEVICES, MOST_SETS = 64, 8
 NEXT_DRIVER = "grapnel.dev/nextDriverVersion"  # attribute: a change of the driver is to come, and ends its claims
 ALL_FEATURES = Features()
+_NOBODYS = "tried.grapnel.dev"  # no driver has it, so no policy that is about slices of some drivers answers for all
 _MAX_NODE = 200
 _RESOURCE = "resourceslices"
 
@@ -56,7 +57,10 @@ def list_slices(node: str, *, watch_s: int = 0) -> Request:
 
 
 def foreign_writes(node: str) -> Iterator[tuple[str, Request]]:
-    """Yield what an account of pods on a node must not write, in words, and the call that tries it for nothing."""
+    """Yield what an account of pods on a node must not write, in words, and the call that tries it for nothing.
+
+    Whichever driver's slice it is: the account's role covers those of all.
+    """
     other = f"not-{node}"[:_MAX_NODE].rstrip("-.")
     for of_node, pool, words in ((other, other, "of other nodes"), (node, other, "in pools of other nodes")):
         document = {
@@ -64,7 +68,7 @@ def foreign_writes(node: str) -> Iterator[tuple[str, Request]]:
             "kind": "ResourceSlice",
             "metadata": {"generateName": f"{other}-"},
             "spec": {
-                "driver": DRIVER,
+                "driver": _NOBODYS,
                 "nodeName": of_node,
                 "pool": {"name": pool, "generation": 1, "resourceSliceCount": 1},
                 "devices": [{"name": "tried"}],

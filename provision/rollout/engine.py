@@ -350,9 +350,9 @@ class Engine:
             self._observe(Note(change.node, remark))
 
     def _withdraw(self, action: Withdraw) -> None:
-        self._cluster.write(action.node, None, cordoned=action.cordoned)
+        self._cluster.write(action.node, action.record, cordoned=action.cordoned)
         node = self._nodes[action.node]
-        after = replace(node, view=replace(node.view, record=None), step=None, blocked={})
+        after = replace(node, view=replace(node.view, record=action.record), step=None, blocked={})
         is_pending = after.wants_to_begin or bool(after.obstacle)
         self._nodes[action.node] = after if is_pending else replace(after, wave=None)  # it has nothing to prove
         self._moved.discard(action.node)

@@ -149,6 +149,13 @@ class Record:
         return self.upgraded_from or self.origin
 
     @property
+    def last_upgrade(self) -> Record | None:
+        """The record of the upgrade before a change that kept the driver, as far as this one remembers it."""
+        done, began = Phase.DONE, self.began
+        upgrade = Record(phase=done, target=self.origin, origin=self.upgraded_from, began=began, since=began)
+        return upgrade if self.upgraded_from else None
+
+    @property
     def is_called_off(self) -> bool:
         """Whether the node is put back into service with what it has, for ``reason``: its driver was not touched."""
         return self.is_returning and self.failed_in is None and not self.phase.is_over

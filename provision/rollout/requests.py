@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from provision.rollout.model import BEFORE_SWAP, UNTOUCHED, Phase
+from provision.rollout.model import BEFORE_SWAP, UNTOUCHED, ChangeKind, Phase
 
 if TYPE_CHECKING:
     from provision.rollout.model import NodeView, Record
@@ -126,11 +126,13 @@ def send_back(found: Found, who: str, controller: str) -> RequestResult:
     refusal = _why_not_back(found)
     if refusal or record is None:
         return RequestResult(words=(refusal,), is_refused=True)
-    if record.phase is Phase.RETURNED:
+    keeps_driver = record.kind is not ChangeKind.DRIVER
+    if record.phase is Phase.RETURNED and not keeps_driver:
         return RequestResult(words=(f"has its former driver already ({record.origin or 'none'})",))
     if record.back_for:
         return RequestResult(words=(f"is to go back already: {record.back_for} asked for it",))
-    before = f" ({record.before_upgrade or 'none'})" if record.phase is Phase.DONE else ""  # else it may have it by now
+    is_known = record.before_upgrade != record.target if keeps_driver else record.phase is Phase.DONE
+    before = f" ({record.before_upgrade or 'none'})" if is_known else ""  # else it may have it by now
     words = (
         f"is taken out of service and returned to the driver before{before} by the controller ({controller}): "
         f"`grapnel status {view.name}` shows how far it is"

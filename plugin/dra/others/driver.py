@@ -94,7 +94,7 @@ class OtherDriver:
         """Return why claims cannot be given what was shown last, or still can where nothing is offered; "" when so."""
         if is_offered and not self._registration.is_registered:
             return f"the kubelet has not taken the driver {OTHERS}"
-        return "" if self._slices.is_settled else f"the slices of {OTHERS} are not what there is: see the log"
+        return f"{OTHERS}: {self._slices.problem}" if self._slices.problem else ""
 
     def show(self, plan: OtherPlan, *, is_offered: bool) -> None:
         """Publish what there is. `is_offered` False: nothing, as the device plugin offers it; claims are served on."""

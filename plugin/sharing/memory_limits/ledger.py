@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Amounts = frozenset[tuple[str, int]]
 
 _REMEMBERED = 1024
+_MIB = 1 << 20  # units are so many of them
 _ASK_S = 1.0
 
 
@@ -51,11 +52,18 @@ class MemoryLedger:
     async def find(self, memory: Mapping[str, int]) -> Mapping[str, int] | None:
         """Return an allocation that is this one; asks the kubelet about one that is not remembered."""
         wanted = frozenset(memory.items())
-        if wanted and wanted <= _sums(self._claimed()):
+        if wanted and self._is_claimed(memory):
             return dict(wanted)
         if wanted not in self._known:
             await self._ask_kubelet()
         return dict(wanted) if wanted in self._known else None
+
+    def _is_claimed(self, memory: Mapping[str, int]) -> bool:
+        """Whether claims have it, of each GPU by itself: the hook asks for one at a time."""
+        parts = set(self._claimed())
+        return all(
+            _is_sum(size, [each.memory_bytes for each in parts if each.uuid == uuid]) for uuid, size in memory.items()
+        )
 
     async def _ask_kubelet(self) -> None:
         try:
@@ -69,10 +77,15 @@ class MemoryLedger:
             self.allocated(device_ids)
 
 
-def _sums(parts: Iterable[MemoryPart]) -> Amounts:
-    """Return what a container can have been given of each GPU by claims: a part, or several together."""
-    sums: dict[str, set[int]] = {}
-    for each in set(parts):
-        of_device = sums.setdefault(each.uuid, {0})
-        of_device |= {before + each.memory_bytes for before in of_device}
-    return frozenset((uuid, size) for uuid, sizes in sums.items() for size in sizes)
+def _is_sum(wanted: int, sizes: Iterable[int]) -> bool:
+    """Whether a container can have been given so much by claims: a part, or several together. All are whole MiB.
+
+    Bit n of a number says whether n MiB are a sum: of small units there are as many sums as a GPU has MiB.
+    """
+    small = [size // _MIB for size in sizes if size <= wanted]
+    if wanted % _MIB or wanted // _MIB > sum(small):
+        return False
+    sums = 1
+    for size in small:
+        sums |= sums << size
+    return bool(sums >> wanted // _MIB & 1)

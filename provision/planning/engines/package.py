@@ -62,8 +62,6 @@ def render_sources(facts: NodeFacts, runtime: Runtime) -> tuple[FileContent, ...
     return (FileContent(rpm_key_path(_NAME), key), FileContent(repo_path(facts.package_manager.name, _NAME), text))
 
 
-def source_paths(facts: NodeFacts) -> tuple[str, ...]:
-    """Return where the files of a source that is not the node's own system are."""
-    if facts.package_manager.name == "apt":
-        return (apt_source_path(_NAME), apt_key_path(_NAME))
-    return (repo_path(facts.package_manager.name, _NAME), rpm_key_path(_NAME))
+def source_paths() -> tuple[str, ...]:
+    """Return where the files of a source that is not a node's own system are, by whichever package manager."""
+    return (apt_source_path(_NAME), apt_key_path(_NAME), repo_path("dnf", _NAME), rpm_key_path(_NAME))

@@ -176,10 +176,15 @@ def _describe(state: NodeState) -> dict[str, object]:
         "remarks": list(state.view.remarks),
         "pods": [] if state.kind.is_in_place else [_describe_pod(state, pod) for pod in evictable(state)],
         "withholds": [
-            {"namespace": pod.namespace, "name": pod.name} for pod in state.view.gpu_pods if state.kind.is_in_place
+            {"namespace": pod.namespace, "name": pod.name} for pod in state.view.gpu_pods if _withholds(state)
         ],
         "waitsFor": [{"namespace": pod.namespace, "name": pod.name} for pod in state.view.jobs],
     }
+
+
+def _withholds(state: NodeState) -> bool:
+    """Tell whether pods have GPUs by another interface than the node is to have."""
+    return state.interface is not None and _former(state, state.interface) is not state.interface
 
 
 def _describe_pod(state: NodeState, pod: GpuPod) -> dict[str, object]:
@@ -192,7 +197,7 @@ def _describe_pod(state: NodeState, pod: GpuPod) -> dict[str, object]:
 
 def _versions(state: NodeState) -> str:
     if state.interface is not None:
-        return f"{_former(state, state.interface).value} → {state.interface.value}"
+        return " → ".join(dict.fromkeys((_former(state, state.interface).value, state.interface.value)))
     return " → ".join(dict.fromkeys(version for version in (state.origin, state.target) if version))
 
 
@@ -221,9 +226,9 @@ def _withheld(state: NodeState, interface: GpuInterface) -> str:
     """Return that a node changes over in place, and which pods go on with GPUs that nobody else is given meanwhile."""
     pods = [str(pod) for pod in state.view.gpu_pods]
     what = f"gives GPUs by {interface.words}; no pod leaves it"
-    if not pods:
-        return what
     before = _former(state, interface)
+    if not pods or before is interface:  # it was about to leave it, and has not
+        return what
     if GpuInterface.BOTH in {before, interface}:
         return (
             f"{what}; {names(pods)} keep theirs, of which those that are to be given otherwise are withheld meanwhile"

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 from provision.rollout.decision.advance import has_to_be_granted
 from provision.rollout.decision.calendar import usual_time
 from provision.rollout.decision.leaving import has_to_leave
-from provision.rollout.decision.snapshot import Evict, Withdraw, Write
+from provision.rollout.decision.snapshot import Evict, Write
+from provision.rollout.decision.turning import put_back
 from provision.rollout.model import UNTOUCHED, Phase
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def outside_hours(  # noqa: PLR0917 - what a move is, and what it depends on
     is_waiting = is_asking or record.phase is Phase.JOBS or any(not pod.is_terminating for pod in has_to_leave(node))
     is_bound = domain is not None and (domain.is_committed or bool(domain.why_not_back(record.origin)))
     if record.phase in UNTOUCHED and not record.is_touched and is_waiting and not is_bound:
-        return Withdraw(node.name, None if record.was_cordoned else False), ""
+        return put_back(node, record, ""), ""
     if isinstance(action, Evict) and record.phase is not Phase.RESUME:  # of what does not work any more
         return None, f"no pod is evicted now: {closed}"
     return action, held

@@ -82,7 +82,9 @@ def _untouched(state: NodeState, rollout: RolloutResult, *, canceled: bool) -> N
     record = state.record
     upgrade = None if record is None or record.phase.is_in_service else _upgrade(state, record, rollout)
     # Put back with what it has. One that was abandoned on its way may get another driver, and offers no GPU yet.
-    if state.is_as_declared and record is None and not (canceled or state.is_released):
+    # Nothing is remembered then, or the upgrade before what it was to be changed for.
+    is_put_back = record is None or (record.phase is Phase.DONE and record.kind is not state.kind)
+    if state.is_as_declared and is_put_back and not (canceled or state.is_released):
         return NodeResult(state.name, Status.UNCHANGED, note="is back in service: it has what is declared")
     is_skipped = state.view.is_skipped and upgrade is None and not canceled
     status = Status.CANCELED if canceled else Status.SKIPPED if is_skipped else Status.WAITING

@@ -246,10 +246,14 @@ def _state(view: NodeView, answer: Assessment | Failure | None, stack: StackSpec
 
 
 def _former_interface(facts: NodeFacts, record: Record | None, interface: GpuInterface) -> GpuInterface:
-    """Return by what a node gave its GPUs before; where its file says the new one by now, its record knows."""
+    """Return by what a node gave its GPUs before; where its file says the new one by now, its record knows.
+
+    One that was about to leave the declared interface, and has not, never had another: no way leads there.
+    """
     written, recorded = given_by(facts), None
     if record is not None and record.interface is not None:
-        recorded = record.former_interface if record.interface is interface else record.interface
+        is_known = interface in {record.interface, record.former_interface}
+        recorded = record.former_interface if is_known else record.interface
     is_on_its_way = record is not None and record.interface is interface and not record.phase.is_over
     if written is not None and written is not interface and not is_on_its_way:
         return written

@@ -250,15 +250,16 @@ class RunStep:
 
 @dataclass(frozen=True, slots=True)
 class Withdraw:
-    """Put a node back into service whose driver was not touched, and forget its record.
+    """Put a node back into service whose driver was not touched, and forget its change.
 
     ``cordoned``: False to uncordon it, None to leave its cordon, which is somebody else's. ``why`` is why its change is
-    not wanted any more, empty where it is put off.
+    not wanted any more, empty where it is put off. ``record`` is what is remembered of an upgrade before it.
     """
 
     node: str
     cordoned: bool | None
     why: str = ""
+    record: Record | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,8 +45,8 @@ def turn_round(node: NodeState, record: Record, now: datetime, domain: Domain | 
 
 
 def put_back(node: NodeState, record: Record, why: str) -> Withdraw:
-    """Return the end of an upgrade that has changed nothing: as if it had not begun."""
-    return Withdraw(node.name, None if record.was_cordoned else False, why)
+    """Return the end of a change that has changed nothing, as if it had not begun; without ``why`` it is put off."""
+    return Withdraw(node.name, None if record.was_cordoned else False, why, record.last_upgrade)
 
 
 def _why(node: NodeState, domain: Domain | None) -> str:

@@ -35,7 +35,7 @@ def part_of(driver: Driver, record: Record | None) -> Part:
     """
     if record is None:
         return Part.NONE
-    if record.phase is Phase.RETURNED and not record.kind.is_in_place:
+    if record.phase is Phase.RETURNED and record.kind is ChangeKind.DRIVER:
         return Part.RETURNED if is_declared(driver, record.target) else Part.NONE
     if not record.phase.is_in_service and record.kind not in _NOT_OF_VERSIONS:
         return Part.TO_RETURN

@@ -308,7 +308,7 @@ def _is_returning(record: Record, facts: NodeFacts) -> bool:
 
     Going back is then to come to the end of that: another `back` would lead one driver further.
     """
-    if not record.is_returning or record.phase.is_in_service or record.kind.is_in_place:
+    if not record.is_returning or record.phase.is_in_service or record.kind.is_in_place or _leads_before(record, facts):
         return False
     return record.phase is not Phase.FAILED or is_back(facts, Origin(record.origin, record.origin_change))
 
@@ -317,11 +317,16 @@ def _is_still_there(record: Record, facts: NodeFacts) -> bool:
     """Tell whether the node is out of service for a driver change that it has not begun, or that it has undone itself.
 
     What it runs is what it is to have: a `back` would undo an earlier change. A `back` that was cut short itself is
-    told by where it leads.
+    told by where it leads, and so is that of the upgrade before a change that keeps the driver.
     """
-    if record.phase.is_in_service or record.kind.is_in_place or record.target == facts.driver.back:
+    if record.phase.is_in_service or record.kind.is_in_place or facts.driver.back == record.target:
         return False
-    return is_back(facts, Origin(record.origin, record.origin_change))
+    return not _leads_before(record, facts) and is_back(facts, Origin(record.origin, record.origin_change))
+
+
+def _leads_before(record: Record, facts: NodeFacts) -> bool:
+    """Tell whether what the node goes back to is what it had before an upgrade that a later change has kept."""
+    return bool(record.upgraded_from) and facts.driver.back == record.upgraded_from
 
 
 def _returning(view: NodeView, record: Record, facts: NodeFacts, drain: DrainPolicy) -> NodeState:

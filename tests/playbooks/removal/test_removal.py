@@ -85,14 +85,26 @@ def test_the_file_for_cdi_goes_from_where_the_hook_s_configuration_has_it(machin
     assert list((machine.root / "srv/cdi").iterdir()) == []
 
 
-def test_the_file_of_claims_goes_with_the_daemon(machine: Machine, engine: Systemd) -> None:
+def test_the_files_of_claims_go_with_the_daemon(machine: Machine, engine: Systemd) -> None:
+    """That of other devices than GPUs has no hook, and the kind of device that it has is grapnel's alone."""
     assert engine
     set_up(machine)
     machine.write("/etc/grapnel/node.json", '{"cdiFolder": "/srv/cdi"}\n')
     machine.write("/srv/cdi/grapnel-claims.json", CDI % OUR_HOOK)
+    machine.write("/srv/cdi/grapnel-devices.json", '{"kind": "grapnel.dev/device", "devices": []}')
     machine.write("/srv/cdi/theirs.json", CDI % "/usr/bin/nvidia-cdi-hook")
     remove(machine)
     assert [path.name for path in (machine.root / "srv/cdi").iterdir()] == ["theirs.json"]
+
+
+def test_a_file_with_the_name_of_that_of_other_devices_stays_where_others_made_it(
+    machine: Machine, engine: Systemd
+) -> None:
+    assert engine
+    set_up(machine)
+    machine.write("/var/run/cdi/grapnel-devices.json", '{"kind": "example.com/device", "devices": []}')
+    remove(machine)
+    assert [path.name for path in (machine.root / "var/run/cdi").iterdir()] == ["grapnel-devices.json"]
 
 
 @pytest.mark.parametrize("named", ["/srv/data", "/srv/data/theirs.json", "/srv/data/link", "/srv/data/note", "/srv/"])

@@ -13,7 +13,8 @@ import pytest
 from plugin.base.errors import ClusterError
 from plugin.base.log import Logger
 from plugin.dra import keeper
-from plugin.dra.devices import DraDevice
+from plugin.dra.devices import DRIVER, DraDevice
+from plugin.kubelet.cdi_names import OTHERS
 from plugin.settings.node_config import IN_CLUSTER
 from tests.waiting import wait_until
 
@@ -62,6 +63,8 @@ class Server:
             words = "in pools of other nodes" if spec["nodeName"] == "n1" else "of other nodes"
             if words in self.refused:
                 raise ClusterError("denied", status=403)
+            if spec["driver"] in self.refused:
+                raise ClusterError("is invalid: denied by grapnel-resourceslices", status=422)
             return {}
         document: dict[str, Any] = json.loads(request.body)
         for device in document["spec"]["devices"] if not self.has_taints else ():
@@ -128,6 +131,19 @@ def test_a_pod_whose_account_is_held_to_nothing_publishes_nothing_and_says_what_
         made.publish((DEVICE._replace(unhealthy="xid 79"),))
         wait_until(lambda: made.is_settled)
         assert server.tried == tried, "once it is shown"
+    finally:
+        made.close()
+
+
+def test_a_policy_for_the_slices_of_few_drivers_does_not_do_for_an_account_that_may_write_all(server: Server) -> None:
+    """`grapnel-resourceslices` is in the chart by default, and says nothing of the cards of other nodes."""
+    server.refused = {DRIVER, OTHERS}
+    made = keeper.SliceKeeper("n1", IN_CLUSTER, {}, lambda: True, Logger())
+    try:
+        made.publish((DEVICE,))
+        wait_until(lambda: bool(made.problem) and bool(server.tried), lambda: made.problem)
+        wait_until(lambda: "nothing keeps this pod's account" in made.problem, lambda: made.problem)
+        assert not server.slices
     finally:
         made.close()
 

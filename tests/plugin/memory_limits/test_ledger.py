@@ -10,7 +10,7 @@ from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContai
 from plugin.sharing.memory_limits.ledger import MemoryLedger
 from tests.plugin.fakes import gpu
 
-GIB = 1 << 30
+GIB, MIB = 1 << 30, 1 << 20
 FIRST, SECOND = gpu(0).uuid, gpu(1).uuid
 
 
@@ -79,6 +79,26 @@ def test_parts_that_claims_have_of_one_gpu_count_together() -> None:
     found = [size for size in range(1, 12) if find(ledger, {FIRST: size * GIB}) is not None]
     assert found == [2, 4, 6, 8, 10]
     assert find(ledger, {SECOND: 2 * GIB}) is None
+
+
+def test_many_small_parts_of_a_gpu_cost_a_container_no_time() -> None:
+    """By units of a MiB anybody with a quota of claims kept the daemon busy for half a minute with each start."""
+    counted = 0
+
+    class Counted(int):
+        def __add__(self, other: int) -> Counted:
+            nonlocal counted
+            counted += 1
+            return Counted(int(self) + other)
+
+        __radd__ = __add__
+
+    has = {MemoryPart(FIRST, Counted(size * MIB)) for size in range(3, 100)}
+    ledger = MemoryLedger(Kubelet().list_assignments, unit_bytes, lambda: has)
+    most = sum(range(3, 100)) * MIB
+    for size, is_sum in ((most, True), (most - 3 * MIB, True), (most - MIB, False), (2 * MIB, False), (7 * MIB, True)):
+        assert (find(ledger, {FIRST: size}) is not None) is is_sum
+    assert counted < 10 * len(has)
 
 
 def test_after_a_start_the_kubelet_knows() -> None:

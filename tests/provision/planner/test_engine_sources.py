@@ -359,3 +359,11 @@ def test_a_package_source_that_is_not_declared_any_more_goes_and_what_came_from_
     for path in paths:
         facts = edit_file(facts, path, None)
     assert not any(item.action is Action.REMOVE for item in plan(facts, former).items)
+
+
+def test_a_node_with_another_package_manager_has_a_plan() -> None:
+    """It had a bug in place of its plan, whatever was declared."""
+    facts = edit_package_manager(with_engine(rocky(), "2.2.1"), name="pacman")
+    found = plan(facts, make_stack(**ALONE, runtime={"entitlement": "env"}))
+    assert found.problems == ()
+    assert found.roles.runtime is not None

@@ -10,6 +10,7 @@ import pytest
 
 from provision.apply.model import Failure, NodeFinished, NodeResult, NodeTask, Note, Status, Upgrade
 from provision.apply.runner import TaskStarted
+from provision.declaration.spec.model import GpuInterface
 from provision.report.console import make_console
 from provision.report.planned.rollout import render_rollout, rollout_document
 from provision.report.progress.live import LiveView
@@ -20,7 +21,7 @@ from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.decision.prepare import Prepared
 from provision.rollout.interface.gates import GateState
 from provision.rollout.interface.progress import NodeWaits, PhaseEntered
-from provision.rollout.model import Job, Phase
+from provision.rollout.model import ChangeKind, Job, Phase
 from tests.provision.rollout.fakes import MINUTE, NEW, OLD, pod, record, state, view
 
 if TYPE_CHECKING:
@@ -287,6 +288,23 @@ def test_each_node_of_a_rollout_is_told_with_what_it_costs(node: object, words: 
     head, line = [line.rstrip() for line in stream.getvalue().splitlines() if line.strip()]
     assert head == "rollout (cluster test): 1 at a time, 5 minutes apart, at most 1 of 1 node out"
     assert line.startswith(f" 1.  n1  {OLD} → {NEW}  {words}".rstrip())
+
+
+@pytest.mark.parametrize(("former", "is_withheld"), [(GpuInterface.DRA, True), (GpuInterface.DEVICE_PLUGIN, False)])
+def test_no_gpu_is_said_to_be_withheld_on_a_node_that_never_left_its_interface(
+    former: GpuInterface, *, is_withheld: bool
+) -> None:
+    """Its change was cut short before anything was written, and the declaration is what it was before."""
+    kept = GpuInterface.DEVICE_PLUGIN
+    has_pod = view("n1", record(Phase.SWAP, kind=ChangeKind.INTERFACE), gpu_pods=(pod("web-1"),))
+    node = state("n1", has_pod, kind=ChangeKind.INTERFACE, interface=kept, former_interface=former)
+    prepared = Prepared(states=(node,), rollout=("n1",))
+    stream = io.StringIO()
+    show(make_console(stream, width=200), render_rollout(prepared, "cluster test"))
+    assert ("withheld" in stream.getvalue(), "dra" in stream.getvalue()) == (is_withheld, is_withheld)
+    nodes = rollout_document(prepared, "cluster test")["nodes"]
+    assert isinstance(nodes, list)
+    assert bool(nodes[0]["withholds"]) is is_withheld
 
 
 def test_waves_are_shown_with_their_nodes_and_what_comes_after_them() -> None:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 from provision.apply.model import Failure, NodeResult, Status
 from provision.rollout.decision.outcome import results_of
 from provision.rollout.decision.policy import Policy
+from provision.rollout.decision.undoing import Part, part_of
 from provision.rollout.model import ChangeKind, NodeView, Phase
 from provision.rollout.step import StepOutcome
-from tests.provision.rollout.fakes import NEW, Clock, FakeCluster, FakeSteps, make_engine, state
+from tests.provision.rollout.fakes import NEW, OLD, Clock, FakeCluster, FakeSteps, make_engine, record, state
 from tests.provision.rollout.process import fleet, statuses
 from tests.provision.rollout.test_engine_cut_off import KilledError
+from tests.provision.samples import make_stack
 
 if TYPE_CHECKING:
     from provision.apply.model import Observer
@@ -142,3 +144,19 @@ def test_whatever_is_killed_the_next_apply_ends_with_every_node_divided_and_in_s
         if lived:
             assert effect > 10
             return
+
+
+def test_a_change_that_is_taken_back_before_it_began_hides_no_upgrade_before_it() -> None:
+    """The node was back in service as it was, and `rollback` knew of no upgrade any more."""
+    machines = Machines.of("n1")
+    node = machines.cluster.nodes["n1"]
+    node.record, node.is_cordoned = record(Phase.DRAIN, target=NEW, origin=NEW, upgraded_from=OLD, kind=MIG), True
+    machines.steps.divided.add("n1")  # the former layout is declared again
+
+    assert statuses(machines.apply()) == ["unchanged"]
+
+    assert (node.is_cordoned, node.touched) == (False, [])
+    assert part_of(make_stack(driver={"version": NEW}).driver, node.record) is Part.TO_RETURN
+    machines.steps.divided.clear()
+    assert statuses(machines.apply()) == ["converged"]
+    assert part_of(make_stack(driver={"version": NEW}).driver, node.record) is Part.TO_RETURN

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
+import pytest
 
 from provision.apply.model import Assessment, Failure, Status
 from provision.declaration.fleet.facts.driver import DriverRun, DriverState
 from provision.declaration.fleet.facts.node import KernelModule
 from provision.declaration.spec.model import GpuInterface
 from provision.planning.node_plan import Action, Disruption, NodePlan, Problem, Role
+from provision.rollout.decision.advance import advance
 from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.decision.prepare import Prepared, prepare, runtime_classes
+from provision.rollout.decision.snapshot import Write
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import ChangeKind, NodeView, Phase
 from tests.provision.apply.fakes import facts_of, item
-from tests.provision.rollout.fakes import MINUTE, NEW, OLD, record, view
+from tests.provision.rollout.fakes import MINUTE, NEW, NOON, OLD, record, view
 from tests.provision.samples import configured, make_stack
 
 if TYPE_CHECKING:
@@ -172,6 +176,27 @@ def test_a_change_knows_which_interface_a_node_had_and_leads_back_there_alone() 
         "n3": (GpuInterface.BOTH, True),
         "n4": (GpuInterface.DRA, True),
     }
+
+
+@pytest.mark.parametrize(("had", "began"), list(itertools.permutations(GpuInterface, 2)), ids=lambda each: each.value)
+@pytest.mark.parametrize("was_written", [False, True])
+def test_no_way_leads_to_an_interface_that_a_node_never_had(
+    had: GpuInterface, began: GpuInterface, *, was_written: bool
+) -> None:
+    """Its change was killed, and the declaration is what it was before."""
+    api = {"kubernetesApi": "/etc/kubernetes/kubelet.conf", "claims": ["1"]}
+    before, after = (make_stack(plugin=api | {"interface": each.value}) for each in (had, began))
+    killed = record(Phase.SWAP, kind=ChangeKind.INTERFACE, interface=began, origin_interface=had)
+    items = [CHANGE_OVER] if was_written else []
+    answer = replace(assessed("n1", *items), facts=configured(after if was_written else before))
+    (found,) = prepare({"n1": answer}, {"n1": before}, {"n1": view("n1", killed)}, {}).states
+    assert found.interface is had
+    assert (found.former_interface, found.may_return) == (began if was_written else had, True)
+    begun = advance(found, killed, NOON, NOON)[0]
+    assert isinstance(begun, Write)
+    again = replace(answer, plan=assessed("n1").plan, facts=configured(before))  # killed once more
+    (found,) = prepare({"n1": again}, {"n1": before}, {"n1": view("n1", begun.record)}, {}).states
+    assert found.former_interface is (began if was_written else had)
 
 
 def test_what_an_apply_left_unfinished_comes_first_then_what_failed() -> None:

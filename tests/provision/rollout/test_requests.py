@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.declaration.spec.model import GpuInterface
 from provision.rollout.decision.policy import Policy
 from provision.rollout.engine import RETRIES
 from provision.rollout.errors import ConflictError
-from provision.rollout.model import Phase
+from provision.rollout.model import ChangeKind, Phase
 from provision.rollout.requests import Found, RecordChange, abandon, retry, send_back, skip, uncordon, unskip
 from tests.provision.rollout.fakes import NEW, OLD, FakeSteps, record, view
 from tests.provision.rollout.process import Rollout, fleet, statuses
@@ -24,6 +25,16 @@ if TYPE_CHECKING:
 
 FAILED = record(Phase.FAILED, failed_in=Phase.VERIFY, reason="3 of 4 GPUs answer")
 DONE = record(Phase.DONE)
+KEPT = record(
+    Phase.RETURNED,
+    target=NEW,
+    origin=NEW,
+    upgraded_from=OLD,
+    kind=ChangeKind.INTERFACE,
+    interface=GpuInterface.DRA,
+    failed_in=Phase.VERIFY,
+    is_returning=True,
+)
 
 
 def found(remembered: Record | None = None, *, unread: str = "", **more: object) -> Found:
@@ -142,6 +153,20 @@ def found(remembered: Record | None = None, *, unread: str = "", **more: object)
             None,
             f"has its former driver already ({OLD})",
             id="send back what has returned",
+        ),
+        pytest.param(
+            send_back(found(KEPT), "ada@laptop", "controller-0"),
+            RecordChange(writes_record=True, record=replace(KEPT, back_for="ada@laptop")),
+            f"returned to the driver before ({OLD}) by",
+            id="send back a node that has its former interface again, and the driver of its last upgrade",
+        ),
+        pytest.param(
+            send_back(found(replace(KEPT, upgraded_from="", phase=Phase.DONE)), "ada@laptop", "controller-0"),
+            RecordChange(
+                writes_record=True, record=replace(KEPT, upgraded_from="", phase=Phase.DONE, back_for="ada@laptop")
+            ),
+            "returned to the driver before by the controller",
+            id="send back a node of which no upgrade is remembered",
         ),
         pytest.param(
             retry(found(replace(DONE, back_for="bob@ci")), "", "controller-0"),

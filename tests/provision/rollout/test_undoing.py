@@ -19,7 +19,7 @@ from tests.provision.samples import make_stack
 if TYPE_CHECKING:
     from provision.rollout.model import Record
 
-from tests.provision.rollout.machines import BACK, BEFORE, CHANGED, OLDER, RETURNED, go_back, machines, plan
+from tests.provision.rollout.machines import BACK, BEFORE, CHANGED, FORWARD, OLDER, RETURNED, go_back, machines, plan
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,10 @@ def test_of_a_branch_it_is_any_version(target: str, origin: str, part: Part) -> 
     assert part_of(driver, record(Phase.DONE, target=target, origin=origin)) is part
 
 
-@pytest.mark.parametrize("kind", [kind for kind in ChangeKind if kind is not ChangeKind.DRIVER])
+KEEPING = [kind for kind in ChangeKind if kind is not ChangeKind.DRIVER]
+
+
+@pytest.mark.parametrize("kind", KEEPING)
 @pytest.mark.parametrize("phase", [None, Phase.SWAP, Phase.FAILED])
 def test_what_changes_later_and_keeps_the_driver_hides_no_upgrade(kind: ChangeKind, phase: Phase | None) -> None:
     """After a change of the interface, or of MIG devices, `rollback` found no upgrade any more."""
@@ -83,6 +86,43 @@ def test_what_changes_later_and_keeps_the_driver_hides_no_upgrade(kind: ChangeKi
             found = again.record
         before = found.entering(Phase.DONE, NOON)
     assert part_of(make_stack(driver={"version": NEW}).driver, before) is Part.TO_RETURN
+
+
+_ON_ITS_WAY = (Phase.DRAIN, Phase.SWAP, Phase.VERIFY, Phase.RESUME, Phase.FAILED)
+_IN_PLACE = (Phase.SWAP, Phase.VERIFY, Phase.FAILED)
+_GOING_BACK = (Phase.ROLLBACK, Phase.VERIFY, Phase.RETURNED)
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "phase", "is_returning"),
+    [
+        *((kind, phase, False) for kind in KEEPING for phase in (_IN_PLACE if kind.is_in_place else _ON_ITS_WAY)),
+        *((kind, phase, True) for kind in KEEPING for phase in _GOING_BACK),
+    ],
+)
+def test_the_upgrade_is_undone_wherever_a_later_change_is_that_keeps_the_driver(
+    kind: ChangeKind, phase: Phase, *, is_returning: bool, is_named: bool
+) -> None:
+    """It was told as undone, with the new driver on the node, and was remembered no more."""
+    left = record(
+        phase,
+        target=NEW,
+        origin=NEW,
+        upgraded_from=OLD,
+        kind=kind,
+        interface=GpuInterface.DRA if kind is ChangeKind.INTERFACE else None,
+        origin_change=FORWARD,
+        failed_in=Phase.VERIFY if is_returning or phase is Phase.FAILED else None,
+        is_returning=is_returning,
+    )
+    found = machines(n1=left)
+    found.cluster.nodes["n1"].is_cordoned = not phase.is_in_service and not kind.is_in_place
+
+    assert go_back(found, *(["n1"] if is_named else [])) == {"n1": "returned"}
+
+    assert found.loaded == {"n1": OLD}
+    assert not found.cluster.nodes["n1"].is_cordoned
 
 
 def test_another_driver_makes_the_one_before_it_the_one_to_go_back_to() -> None:

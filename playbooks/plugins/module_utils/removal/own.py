@@ -45,6 +45,7 @@ _RELEASES = f"{PROGRAMS}/releases"
 _PROGRAMS = {DAEMON: "node", HOOK: "hook"}
 _CDI_FOLDER = "/var/run/cdi"
 _CDI = f"{_CDI_FOLDER}/grapnel.json"
+_OTHER_KIND = "grapnel.dev/device"  # the file of other devices has no hook
 _MAX_CDI_BYTES = 4 << 20  # as the hook reads it
 _STATE = {
     DAEMON: (
@@ -70,21 +71,25 @@ def find_own(host: Host, part: str) -> list[str]:
 
 def _named(host: Host, part: str) -> list[str]:
     """Return the files that a part's configuration names, where it wrote them: nothing else that has such a name."""
+    folder = _setting(host, NODE_CONFIG, "cdiFolder") or _CDI_FOLDER
     named = {
-        HOOK: _setting(host, HOOK_CONFIG, "cdi") or _CDI,
-        DAEMON: f"{_setting(host, NODE_CONFIG, 'cdiFolder') or _CDI_FOLDER}/grapnel-claims.json",
+        HOOK: [_setting(host, HOOK_CONFIG, "cdi") or _CDI],
+        DAEMON: [f"{folder}/grapnel-claims.json", f"{folder}/grapnel-devices.json"],
     }
-    return [named[part]] if part in named and _is_our_cdi(host, named[part]) else []
+    return [path for path in named.get(part, ()) if _is_our_cdi(host, path)]
 
 
 def _is_our_cdi(host: Host, path: str) -> bool:
-    """Whether it is a plain file, and devices in it are given by our hook; whatever else a setting names stays."""
+    """Whether it is a plain file of devices that our hook gives, or of other devices; what else is named stays."""
     try:
         if not stat.S_ISREG(host.path(path).lstat().st_mode):
             return False
-        hooks = json.loads(host.read_text(path, _MAX_CDI_BYTES) or "{}")["containerEdits"]["hooks"]
+        document = json.loads(host.read_text(path, _MAX_CDI_BYTES) or "{}")
+        if document.get("kind") == _OTHER_KIND:
+            return True
+        hooks = document["containerEdits"]["hooks"]
         return any(str(hook["path"]).startswith(f"{PROGRAMS}/") for hook in hooks)
-    except (OSError, ValueError, RecursionError, TypeError, LookupError):
+    except (OSError, ValueError, RecursionError, TypeError, LookupError, AttributeError):
         return False
 
 

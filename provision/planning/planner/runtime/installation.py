@@ -89,7 +89,7 @@ def without_former_sources(
     What came from it stays, and gets nothing newer.
     """
     declared = {file.path for file in render_sources(facts, stack.runtime)}
-    former = [path for path in source_paths(facts) if path not in declared and facts.file(path) is not None]
+    former = [path for path in source_paths() if path not in declared and facts.file(path) is not None]
     if not former:
         return part
     stays = sorted(each for each in engine.package_names & facts.packages.keys() if each in _DOCKERS)

@@ -20,7 +20,7 @@ from plugin.dra.partitions import is_partition
 from plugin.dra.registration import Registration
 from plugin.dra.service import ClaimService, Health
 from plugin.dra.slices import announced
-from plugin.dra.store import CdiFile, ClaimStore, published_in
+from plugin.dra.store import CdiFile, ClaimStore
 from plugin.settings.node_config import LIMITS_REQUIRED
 from plugin.sharing.mps.plan import HOST, SharedGpu
 from plugin.sharing.time_slices import TimeSlices
@@ -85,7 +85,6 @@ class Driver:
         self._health = Health()
         self.store = ClaimStore(config.state_folder, logger)
         self.store.load()
-        self._is_noted = published_in(config.state_folder) == where
         self.devices: dict[str, DraDevice] = {}
         self._instances = None if instances is None else instances(self._held)
         self._present: tuple[DraDevice, ...] = ()  # what engines can add: without partitions that are to be made
@@ -162,14 +161,8 @@ class Driver:
         others = {each.uuid: str(claim) for claim, each in self.store.held() if self._is_of_another_kind(each)}
         self.withheld = {uuid: who for uuid in holders if (who := holders[uuid] or others.get(uuid))}
         shown = tuple(each for each in own if each.uuid not in self.withheld)
-        if shown and not self._is_noted:
-            try:
-                self.store.note_published(self._where)
-            except OSError as error:
-                self._log.standing("claims", f"{self._config.state_folder} cannot be written: {error.strerror}")
-                return
-            self._is_noted = True
-            self._log.standing("claims")
+        if shown and not self.store.note_published(self._where):
+            return
         self._offered = tuple(each.name for each in shown)
         self._slices.publish(announced(shown, semantic_version(next_driver)))
 

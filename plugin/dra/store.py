@@ -152,6 +152,7 @@ class ClaimStore:
         self._log = logger
         self._records: dict[str, Record] = {}
         self._unreadable: dict[str, Path] = {}
+        self._published = published_in(state_folder, folder)
         self._is_over = False
 
     def __bool__(self) -> bool:
@@ -213,11 +214,21 @@ class ClaimStore:
         was_unreadable = self._unreadable.pop(uid, None) is not None
         return self._records.pop(uid, None) is not None or was_unreadable
 
-    def note_published(self, where: Published) -> None:
-        """Remember where slices are about to be published; raises OSError."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    def note_published(self, where: Published) -> bool:
+        """Remember where slices are about to be published; False where that cannot be written, and none may be."""
+        if where == self._published:
+            return True
         document = {"kubernetesApi": where.api, "nodeName": where.node}
-        replace_file(self._folder / _PUBLISHED, json.dumps(document) + "\n")
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            replace_file(self._folder / _PUBLISHED, json.dumps(document) + "\n")
+        except OSError as error:
+            problem = f"{self._folder} cannot be written: {(error.strerror or str(error)).lower()}"
+            self._log.standing(self._folder.name, problem, hint="no device is offered to claims until it can")
+            return False
+        self._published = where
+        self._log.standing(self._folder.name)
+        return True
 
     def remove_folder(self) -> None:
         """Remove the folder, as there is no claim in it, and no slice any more; none is remembered after that."""

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugin.base.documents import read_object
-from plugin.daemon.optional.node_object import node_name
-from plugin.daemon.optional.other_claims import OtherClaims
+from plugin.daemon.optional.other_claims import OtherClaims, where_of
 from plugin.devices.inventory import without_driver
 from plugin.kubelet.pod_resources.attribution import CLAIM
 from plugin.settings.node_config import BOTH
@@ -148,13 +147,13 @@ class Claims:
         """Whether a driver has to be made anew for a configuration."""
         if (before.kubelet_root, before.state_folder) != (config.kubelet_root, config.state_folder):
             return True
-        return config.has_claims and self._made_for != _made_for(config, _where(config))
+        return config.has_claims and self._made_for != _made_for(config, where_of(config))
 
     def _start(self, config: NodeConfig) -> Driver:
         from plugin.dra.driver import Driver
         from plugin.dra.store import Published, as_published, published_in
 
-        view, where = self._history.view, Published(*_where(config))
+        view, where = self._history.view, Published(*where_of(config))
         if not config.has_claims:
             where = as_published(published_in(config.state_folder), where)
         self._made_for = _made_for(config, where)
@@ -244,11 +243,6 @@ class Claims:
         if driver is not None:
             await driver.close()
         await self.others.close()
-
-
-def _where(config: NodeConfig) -> tuple[str, str]:
-    """Return through which API, and as which Node, slices are to be published."""
-    return config.kubernetes_api, node_name(config, os.environ)
 
 
 def _made_for(config: NodeConfig, where: tuple[str, str]) -> tuple[object, ...]:

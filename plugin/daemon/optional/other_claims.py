@@ -65,8 +65,8 @@ class OtherClaims:
         """Do what this configuration says from now on: at the next `show`, but for claims that are prepared."""
         self._is_offering = config.interface == DRA
         self._is_awaited = self._is_offering and config.device_classes.is_dir()
-        where = (config.kubelet_root, config.state_folder)
-        is_moved = self._made_for[:2] != where or (self._is_offering and self._made_for != _made_for(config))
+        made_for = _made_for(config, where_of(config))
+        is_moved = self._made_for[:2] != made_for[:2] or (self._is_offering and self._made_for != made_for)
         if self._driver is not None and is_moved:
             await self._driver.close()
             self._driver = None
@@ -77,10 +77,10 @@ class OtherClaims:
         from plugin.dra.others.driver import OtherDriver
         from plugin.dra.store import Published, as_published, published_in
 
-        where = Published(config.kubernetes_api, node_name(config, os.environ))
+        where = Published(*where_of(config))
         if not self._is_offering:
             where = as_published(published_in(config.state_folder, _FOLDER), where)
-        self._made_for = _made_for(config)
+        self._made_for = _made_for(config, where)
         self._driver = OtherDriver(
             config,
             where,
@@ -122,7 +122,11 @@ class OtherClaims:
             await driver.close()
 
 
-def _made_for(config: NodeConfig) -> tuple[object, ...]:
-    """Return all that a driver takes from a configuration."""
-    where = (config.kubernetes_api, node_name(config, os.environ))
+def where_of(config: NodeConfig) -> tuple[str, str]:
+    """Return through which API, and as which Node, slices are to be published."""
+    return config.kubernetes_api, node_name(config, os.environ)
+
+
+def _made_for(config: NodeConfig, where: tuple[str, str]) -> tuple[object, ...]:
+    """Return all that a driver takes from a configuration, and where it publishes."""
     return (config.kubelet_root, config.state_folder, config.cdi_folder, *where)

@@ -25,7 +25,7 @@ from plugin.dra.others.devices import (
 )
 from plugin.dra.registration import Registration
 from plugin.dra.service import ClaimService, Health, answer
-from plugin.dra.store import CdiFile, ClaimStore, published_in
+from plugin.dra.store import CdiFile, ClaimStore
 from plugin.kubelet.cdi_names import OTHERS
 
 if TYPE_CHECKING:
@@ -64,7 +64,6 @@ class OtherDriver:
         changed: Callable[[], None],
     ) -> None:
         self._where = where
-        self._state_folder = config.state_folder
         self._log = logger
         self._view = view
         self.prepared = prepared
@@ -74,7 +73,6 @@ class OtherDriver:
         self._health = Health()
         self.store = ClaimStore(config.state_folder, logger, FOLDER)
         self.store.load()
-        self._is_noted = published_in(config.state_folder, FOLDER) == where
         self._plan: OtherPlan | None = None
         self._found: Mapping[str, OtherDevice] = {}
         self.devices: dict[str, DraDevice] = {}
@@ -117,14 +115,8 @@ class OtherDriver:
         withheld |= {each.uuid for _, each in self.store.held() if self._is_of_another_kind(each)}
         self.is_waiting = is_offered and (bool(withheld) or any(taken.values()))
         shown = tuple(each for each in self.devices.values() if each.uuid not in withheld) if is_offered else ()
-        if shown and not self._is_noted:
-            try:
-                self.store.note_published(self._where)
-            except OSError as error:
-                self._log.standing(FOLDER, f"{self._state_folder} cannot be written: {error.strerror}")
-                return
-            self._is_noted = True
-            self._log.standing(FOLDER)
+        if shown and not self.store.note_published(self._where):
+            return
         self._slices.publish(shown)
 
     def _taken(self, name: str) -> int | None:

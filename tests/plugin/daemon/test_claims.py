@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lab.sysfs import Tree
 from plugin.base.log import Logger
 from plugin.daemon.optional.claims import Claims
 from plugin.daemon.tasks import Tasks
@@ -21,6 +22,7 @@ from plugin.driver.snapshot import Snapshot
 from plugin.holdings.history.keeper import HistoryKeeper
 from plugin.settings.node_config import DEVICE_PLUGIN, DRA, IN_CLUSTER, LIMITS_REQUIRED, NodeConfig
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
+from tests.plugin.other_devices.test_plan import look, made
 
 if TYPE_CHECKING:
     from plugin.kubelet.pod_resources.attribution import DeviceAssignment
@@ -49,6 +51,7 @@ class Room:
         self.history = HistoryKeeper(config.state_folder, _nobody, Logger())
         self.claims = Claims(self.history, NoSharing(), config.state_folder / "nvidia-smi", Tasks().spawn, Logger())
         self.claims.on_change, self.claims.on_state = lambda: None, lambda _waiting_for: None
+        self.claims.others.on_change = self.claims.on_change
 
     def given(self, config: NodeConfig) -> set[str]:
         """Return what is left to the device plugin."""
@@ -130,6 +133,33 @@ def test_a_driver_that_took_back_slices_of_before_publishes_as_the_node_that_is_
         await room.claims.follow(declared)
         await room.history.view.look_again()
         room.given(declared)
+        await room.claims.close()
+
+    asyncio.run(change_over())
+    assert json.loads(published.read_text()) == {"kubernetesApi": "new.conf", "nodeName": "new"}
+
+
+def test_the_driver_of_other_devices_publishes_as_the_node_that_is_declared_as_well(tmp_path: Path) -> None:
+    published = tmp_path / "other-claims/published"
+    published.parent.mkdir()
+    published.write_text('{"kubernetesApi": "old.conf", "nodeName": "old"}')
+    declared = NodeConfig(
+        state_folder=tmp_path,
+        kubelet_root=tmp_path,
+        cdi_folder=tmp_path,
+        interface=DRA,
+        kubernetes_api="new.conf",
+        node_name="new",
+    )
+
+    async def change_over() -> None:
+        room, plan = Room(declared), look(Tree(tmp_path), made("few", match=None, unit={"count": 4}))
+        before = replace(declared, interface=DEVICE_PLUGIN)
+        await room.claims.others.follow(before)
+        room.claims.others.show(before, plan)
+        await room.claims.others.follow(declared)
+        await room.history.view.look_again()
+        room.claims.others.show(declared, plan)
         await room.claims.close()
 
     asyncio.run(change_over())

@@ -10,7 +10,15 @@ import pytest
 
 from plugin.base.errors import ClaimError
 from plugin.base.log import Logger
-from plugin.dra.store import PARTITIONS, ClaimStore, PartitionStore, parse_record, render_record
+from plugin.dra.store import (
+    PARTITIONS,
+    ClaimStore,
+    PartitionStore,
+    Published,
+    parse_record,
+    published_in,
+    render_record,
+)
 
 CONTRACT = Path(__file__).parents[3] / "docs/contracts/claim"
 SCHEMA = json.loads((CONTRACT / "schema.json").read_text())
@@ -62,3 +70,19 @@ def test_no_claim_is_prepared_once_the_device_plugin_gives_the_gpus(tmp_path: Pa
         store.put(record)
     assert not (tmp_path / "claims").exists()
     assert not store
+
+
+def test_where_slices_are_published_is_on_the_disk_before_they_are(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    here, there = Published("kubelet.conf", "n1"), Published("kubelet.conf", "n2")
+    folder = tmp_path / "state"
+    folder.write_text("no folder")
+    store = ClaimStore(folder, Logger(), "other-claims")
+    assert not store.note_published(here)
+    assert f"{folder / 'other-claims'} cannot be written" in caplog.text
+    folder.unlink()
+    assert store.note_published(here)
+    assert published_in(folder, "other-claims") == here
+    assert store.note_published(there)
+    assert published_in(folder, "other-claims") == there

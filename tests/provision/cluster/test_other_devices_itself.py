@@ -93,13 +93,13 @@ def test_a_claim_has_a_gpu_and_a_card_below_one_root(
         give_others(stage, node, tmp_path / node)
     requests = [{"name": name, "exactly": {"deviceClassName": of}} for name, of in (("gpu", OF_GPUS), ("nic", OF_NICS))]
     spec = {"devices": {"requests": requests, "constraints": [{"matchAttribute": ROOT}]}}
-    for name in ("pair", "no-more"):
+    for name in ("gpu-and-card", "no-more"):
         stage.kubectl("create", "-f", "-", data=CLAIM | {"metadata": {"name": name}, "spec": spec})
         make_pod(stage, name, "pairs", claim=name)
         wait_until(lambda name=name: is_decided(stage, name), f"the scheduler has looked at {name}")
 
-    assert [is_bound(stage, name) for name in ("pair", "no-more")] == [True, False]
-    given = stage.get("resourceclaim", "pair")["status"]["allocation"]["devices"]["results"]
+    assert [is_bound(stage, name) for name in ("gpu-and-card", "no-more")] == [True, False]
+    given = stage.get("resourceclaim", "gpu-and-card")["status"]["allocation"]["devices"]["results"]
     assert [(each["driver"], each["pool"]) for each in given] == [(OF_GPUS, near), (OTHERS, near)]
     words = explained(stage, capsys, "claim", "default/pair")
     assert any(f"request nic: {given[1]['device']} of {near} ({OTHERS})" in line for line in words)

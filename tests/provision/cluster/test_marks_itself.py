@@ -46,13 +46,14 @@ def labels(stage: Stage, node: str) -> dict[str, str]:
 
 
 def taints(stage: Stage, node: str) -> list[dict[str, Any]]:
+    """Return a node's taints, without Kubernetes' own: it has a new node not ready for a moment."""
     found = stage.get("node", node)["spec"].get("taints", [])
-    return sorted(({**each, "timeAdded": None} for each in found), key=lambda taint: str(taint["key"]))
+    theirs = ({**each, "timeAdded": None} for each in found if not each["key"].startswith("node.kubernetes.io/"))
+    return sorted(theirs, key=lambda taint: str(taint["key"]))
 
 
 def keys(stage: Stage, node: str) -> list[str]:
-    """Return the taints of a node, without Kubernetes' own: it has a new node not ready for a moment."""
-    return [taint["key"] for taint in taints(stage, node) if not taint["key"].startswith("node.kubernetes.io/")]
+    return [taint["key"] for taint in taints(stage, node)]
 
 
 def test_labels_and_taints_are_set_beside_those_of_others(stage: Stage, cluster: KubernetesCluster) -> None:

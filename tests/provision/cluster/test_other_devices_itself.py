@@ -86,7 +86,7 @@ def test_a_claim_has_a_gpu_and_a_card_below_one_root(
 ) -> None:
     far, near = stage.make_node(pool="pairs"), stage.make_node(pool="pairs")
     for node, root in ((far, "pci0000:80"), (near, "pci0000:00")):
-        made = published("gpu-0", node=node)
+        made = published("gpu-beside-a-card", node=node)
         made["metadata"] = {"name": f"{node}-gpu"}
         made["spec"]["devices"][0]["attributes"][ROOT] = {"string": root}
         stage.kubectl("create", "-f", "-", data=made)
@@ -101,5 +101,5 @@ def test_a_claim_has_a_gpu_and_a_card_below_one_root(
     assert [is_bound(stage, name) for name in ("gpu-and-card", "no-more")] == [True, False]
     given = stage.get("resourceclaim", "gpu-and-card")["status"]["allocation"]["devices"]["results"]
     assert [(each["driver"], each["pool"]) for each in given] == [(OF_GPUS, near), (OTHERS, near)]
-    words = explained(stage, capsys, "claim", "default/pair")
+    words = explained(stage, capsys, "claim", "default/gpu-and-card")
     assert any(f"request nic: {given[1]['device']} of {near} ({OTHERS})" in line for line in words)

@@ -264,7 +264,7 @@ def test_no_gpu_has_two_owners_however_often_a_daemon_changes_over(switched: Swi
                 switched.restart()
                 owners.counts["kill"] += 1
             wait_until(lambda: bool(faults or owners.twice) or switched.is_changed(), switched.daemon.log)
-            assert (owners.twice, faults) == ([], [])
+            assert (owners.twice, faults) == ([], []), switched.daemon.log()
             time.sleep(chance.random() * 0.3)
     assert owners.twice == []
     assert set(owners.counts) == {"pod", "claim", "pod refused", "claim refused", "kill"}, owners.counts

@@ -210,6 +210,10 @@ class HistoryKeeper:
         """Return who has any of these devices."""
         return await self.view.holdings(device_ids)
 
+    def giving(self, device_ids: Sequence[str]) -> None:
+        """Know from now on that somebody has these devices."""
+        self.view.giving(device_ids)
+
     def allocated(self, resource: str, device_ids: Sequence[str]) -> None:
         """Record it, and look soon who has them."""
         is_free, now = not any(map(self.view.held.holder, device_ids)), time.time()

@@ -27,8 +27,11 @@ class AllocationObserver(Protocol):
     async def holdings(self, device_ids: Sequence[str]) -> Holdings:
         """Return who has any of these devices, as far as anybody can say within half a second."""
 
+    def giving(self, device_ids: Sequence[str]) -> None:
+        """Know from now on that somebody has these devices: others are given theirs by what is known."""
+
     def allocated(self, resource: str, device_ids: Sequence[str]) -> None:
-        """Hear what a container was given."""
+        """Hear what a container was given, once that is answered."""
 
     def refused(self, resource: str, device_ids: Sequence[str], reason: str) -> None:
         """Hear that a container got nothing, or no preference, and why."""
@@ -50,6 +53,9 @@ class NoAllocationObserver:
     async def holdings(self, _device_ids: Sequence[str]) -> Holdings:
         """Return that nobody has any."""
         return NoHoldings()
+
+    def giving(self, device_ids: Sequence[str]) -> None:
+        """Do nothing."""
 
     def allocated(self, resource: str, device_ids: Sequence[str]) -> None:
         """Do nothing."""

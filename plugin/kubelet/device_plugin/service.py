@@ -112,6 +112,7 @@ class DevicePluginService:
             self._observer.refused(table.resource, ids, error.message)
             raise self._refusal("allocation", error) from error
         self._nearby.given(shown, ids)
+        self._observer.giving(ids)  # at once: a claim may be prepared in the event loop's same turn
         # When the answer is sent: the kubelet waits for it.
         asyncio.get_running_loop().call_soon(self._tell, table.resource, answers)
         return api.AllocateResponse(container_responses=tuple(map(container_response, answers)))

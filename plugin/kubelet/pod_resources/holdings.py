@@ -135,10 +135,14 @@ class HoldingsView:
         """Ask at once: a kubelet has registered the devices."""
         self._follow_up(0.0)
 
+    def giving(self, device_ids: Iterable[str]) -> None:
+        """Take these devices for somebody's, until the kubelet has had the time to list who it is."""
+        self._given.update(dict.fromkeys(device_ids, asyncio.get_running_loop().time()))
+
     def changed(self, device_ids: Iterable[str] = ()) -> None:
         """Ask soon: these devices were given away. Each further allocation puts it off, for a while."""
+        self.giving(device_ids)
         now = asyncio.get_running_loop().time()
-        self._given.update(dict.fromkeys(device_ids, now))
         if self._latest is None:
             self._latest = now + self._pace.latest_s
         self._follow_up(max(0.0, min(self._pace.first_s, self._latest - now)))

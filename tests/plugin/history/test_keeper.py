@@ -20,8 +20,12 @@ from plugin.holdings.history.keeper import LONG_BYTES, HistoryKeeper
 from plugin.holdings.history.ledger import Ledger
 from plugin.holdings.history.model import Allocation, Place
 from plugin.holdings.history.store import HISTORY_FILE, append_history, read_history, write_history
+from plugin.kubelet.device_plugin import api
+from plugin.kubelet.device_plugin.observers import NoCallCounter
+from plugin.kubelet.device_plugin.publisher import Publication, Publisher
+from plugin.kubelet.device_plugin.service import DevicePluginService
 from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
-from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
+from tests.plugin.fakes import VERSION, DictTree, gpu, gpus, whole_table
 from tests.plugin.small_disk import small_disk
 
 if TYPE_CHECKING:
@@ -279,3 +283,20 @@ def test_an_allocation_in_doubt_is_not_joined_with_who_was_listed_before(tmp_pat
 
     (one,) = living(tmp_path, life, kubelet).ledger.allocations.values()
     assert (one.claims, one.is_joinable) == ((), False)
+
+
+def test_an_allocation_is_known_before_anything_else_is_decided(tmp_path: Path) -> None:
+    """A claim whose turn in the event loop came right after it was given the same GPU."""
+
+    async def life(keeper: HistoryKeeper) -> None:
+        await keeper.view.look_again()
+        publisher = Publisher(Publication((), whole_table(SEEN.inventory)), clock=lambda: 0.0)
+        service = DevicePluginService(publisher, Logger(), NoCallCounter(), keeper)
+        request = api.AllocateRequest(container_requests=(api.ContainerAllocateRequest(devices_ids=(A,)),))
+        asked = service.allocate(request)
+        with pytest.raises(StopIteration):  # answered without a turn of the loop
+            asked.send(None)
+        assert keeper.view.holder_of([A])
+        assert keeper.view.holder_of([B]) == ""
+
+    living(tmp_path, life)

@@ -203,7 +203,7 @@ def resume_node(config_path: Path | None, *, timeout_s: float, as_json: bool) ->
 def show_offered(config_path: Path | None, *, timeout_s: float, as_json: bool) -> int:
     """Wait until pods can be given the GPUs as node.json says, by whichever interface; returns 3 where they cannot.
 
-    A GPU that a pod has by the other interface is no reason to wait, nor is one that is ill, nor that there is none.
+    GPUs that pods hold through the other interface, unhealthy ones and a node without GPUs are no failure.
     """
     config, deadline = load(Invocation(config_path, {}, os.environ)).config, _Deadline(timeout_s)
     while True:
@@ -256,6 +256,6 @@ def _why_not_offered(config: NodeConfig, answer: Mapping[str, Any]) -> list[str]
 
 
 def _interfaces(config: NodeConfig, answer: Mapping[str, Any]) -> Mapping[str, Mapping[str, int]]:
-    """Return how many GPUs are offered by each interface, and how many wait; a daemon of before says it of all."""
+    """Return the offered and the withheld GPUs of each interface; an older daemon reports only the totals."""
     counts = {key: int(answer.get(key, 0)) for key in ("offered", "held")}
     return answer.get("interfaces") or {config.interface: counts}

@@ -1,4 +1,4 @@
-"""Answers the kubelet's calls: claims are prepared and given back, and the health of devices is told.
+"""Answers the kubelet's calls: claims are prepared and given back.
 
 A claim is prepared when its record is on the disk; while the API server is away, whoever asks again gets the same
 answer. Giving one back removes the record alone, so it works without the driver, without the API and after a reboot.
@@ -8,7 +8,6 @@ Not here: who decides which device a claim has (the scheduler), and the file of 
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,19 +16,21 @@ from plugin.dra import messages as api
 from plugin.dra.claims import ClaimName, find_results
 from plugin.dra.configs import AS_IT_IS, config_of
 from plugin.dra.devices import DRIVER, quantity
+from plugin.dra.health import HEALTH_SERVICES
 from plugin.dra.store import PreparedDevice, Record, is_uid
 from plugin.kubelet.cdi_names import memory_name, mps_name, qualified
 from plugin.kubelet.rpc.serving import ServerStream, Unary
 from plugin.publication.node_object.answers import BAD_REQUEST, BROKEN, TOO_MANY
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     from plugin.base.log import Logger
     from plugin.dra.claims import Result
     from plugin.dra.configs import DeviceConfig
     from plugin.dra.devices import DraDevice
+    from plugin.dra.health import Health
     from plugin.dra.store import ClaimStore
     from plugin.kubelet.rpc.serving import Method
 
@@ -37,10 +38,6 @@ PLUGIN_SERVICES = {
     "v1.DRAPlugin": "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin",
     "v1beta1.DRAPlugin": "k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin",
 }
-HEALTH_SERVICES = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
-_HEALTHY, _UNHEALTHY = 1, 2
-_TIMEOUT_S, _AGAIN_S = 60, 20.0  # what is not told again within the first is unknown to the kubelet
-_MAX_MESSAGE = 1000
 PATIENCE_S = 4.0  # the daemon has 10 s for an answer to the kubelet
 _API_S = 3.0  # of these, for what the API says of a claim that is prepared
 
@@ -76,52 +73,6 @@ class Node(Protocol):
 
     def changed(self) -> None:
         """Hear that claims have come or gone."""
-
-
-class Health:
-    """What is told of devices: whoever waits is woken when it changes."""
-
-    def __init__(self) -> None:
-        self._pool = ""
-        self._devices: tuple[DraDevice, ...] = ()
-        self._since = 0
-        self._changed = asyncio.Event()
-
-    def show(self, pool: str, devices: tuple[DraDevice, ...]) -> None:
-        """Tell this from now on."""
-        told = [(each.name, each.unhealthy) for each in devices]
-        if (pool, told) == (self._pool, [(each.name, each.unhealthy) for each in self._devices]):
-            return
-        self._pool, self._devices = pool, devices
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    async def watch(
-        self, _request: api.NodeWatchResourcesRequest, send: Callable[[api.NodeWatchResourcesResponse], Awaitable[None]]
-    ) -> None:
-        """Tell of all devices, at once, when something changes, and so often that the kubelet goes on believing it."""
-        while True:
-            changed = self._changed
-            await send(self._response())
-            try:
-                await asyncio.wait_for(changed.wait(), _AGAIN_S)
-            except asyncio.TimeoutError:
-                continue
-
-    def _response(self) -> api.NodeWatchResourcesResponse:
-        now = int(time.time())
-        return api.NodeWatchResourcesResponse(
-            devices=tuple(
-                api.DeviceHealth(
-                    device=api.DeviceIdentifier(pool_name=self._pool, device_name=each.name),
-                    health=_UNHEALTHY if each.unhealthy else _HEALTHY,
-                    last_updated_time=now,
-                    health_check_timeout_seconds=_TIMEOUT_S,
-                    message=each.unhealthy[:_MAX_MESSAGE],
-                )
-                for each in self._devices
-            )
-        )
 
 
 class ClaimService:

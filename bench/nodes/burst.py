@@ -12,9 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import sys
-import tempfile
 import time
 from contextlib import closing
 from dataclasses import dataclass
@@ -25,19 +23,17 @@ from typing import TYPE_CHECKING, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.stage.api import NODES, PODS, Client, Object, watching
+from bench.stage.clusters import on_cluster
 from bench.stage.figures import Spread, in_turn
 from bench.stage.pods import STAY, cpu_s
 from lab.cluster import Cluster, ClusterError, Engine
 from lab.cluster.project import apply_project, write_project
 from lab.cluster.spec import ClusterNode, ClusterSpec
 from lab.cluster.status import RESOURCE
-from lab.machine.errors import LabError
 from plugin.dra.slices import PATH as SLICES
 from tests.e2e.manifests import HANDLER, container, pod
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from bench.stage.api import Watch
     from lab.nodes import Node
 
@@ -52,7 +48,6 @@ LIMIT = 1.10  # of the device plugin's time
 EVENTS, UNRELATED = "/api/v1/namespaces/default/events", "no relationship found between node"
 WARM_UP = 1
 _CHANGED_S = 120.0
-INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
@@ -83,23 +78,12 @@ def main() -> int:
     parser.add_argument("--name", default="bench-burst", help="of the cluster")
     parser.add_argument("--strict", action="store_true", help="exit with 1 where the limit is exceeded")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, _interrupt)  # the cluster is not left behind
     cluster = Cluster(options.name)
-    try:
-        cluster.down()
-        try:
-            cluster.up(SPEC)
-            with tempfile.TemporaryDirectory(prefix="grapnel-bench-") as folder:
-                is_within = measure(cluster, Path(folder), options.rounds, options.pods)
-        finally:
-            cluster.down()
-    except LabError as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("bench: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    return 1 if options.strict and not is_within else 0
+
+    def is_kept(folder: Path) -> bool:
+        return measure(cluster, folder, options.rounds, options.pods) or not options.strict
+
+    return on_cluster(cluster, SPEC, is_kept)
 
 
 def measure(cluster: Cluster, folder: Path, rounds: int, count: int) -> bool:
@@ -224,10 +208,6 @@ def show(taken: dict[str, list[Burst]], count: int) -> bool:
 
 def _median(bursts: list[Burst], field: str) -> float:
     return float(median(getattr(each, field) for each in bursts))
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -12,47 +12,25 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
-import tempfile
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.stage import pods, registration, upgrade
 from bench.stage.api import NODES, PODS, Client, watching
+from bench.stage.clusters import on_cluster
 from lab.cluster import DEFAULT, Cluster
 from lab.cluster.project import apply_project, write_project
-from lab.machine.errors import LabError
-
-if TYPE_CHECKING:
-    from types import FrameType
-
-INTERRUPTED = 130
 
 
 def main() -> int:
     """Start a cluster, measure, remove it; exit status 0, or 1 with the reason."""
     options = parse_arguments()
-    signal.signal(signal.SIGTERM, _interrupt)  # the cluster is not left behind
     cluster = Cluster(options.name)
-    try:
-        cluster.down()
-        try:
-            cluster.up(DEFAULT)  # with containerd on every node: its log has the calls
-            with tempfile.TemporaryDirectory(prefix="grapnel-bench-") as folder:
-                measure(cluster, Path(folder), options)
-        finally:
-            cluster.down()
-    except LabError as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("bench: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    return 0
+    # With containerd on every node: its log has the calls.
+    return on_cluster(cluster, DEFAULT, lambda folder: measure(cluster, folder, options))
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -76,10 +54,6 @@ def measure(cluster: Cluster, folder: Path, options: argparse.Namespace) -> None
         registration.show(registration.measure(nodes, seen_nodes, options.rounds))
         pods.show(pods.measure(nodes, client, seen_pods, options.rounds), engines)
         upgrade.show(upgrade.measure(cluster, folder, client, seen_nodes, options.upgrades))
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from provision.report.nodes import machine_facts, render_nodes
 from provision.report.runs.remedies import BARE
 from provision.report.terminal import age, count, hanging, names
 from provision.rollout.interface.pause import RESUME
+from provision.rollout.model import ChangeKind
 from provision.rollout.status.situations import (
     AT_WORK,
     DONE,
@@ -86,7 +87,7 @@ def render_node_status(
     if situation.todo:
         facts.append(("do", invocation.complete(situation.todo, [name], is_whole=bool(node.domain))))
     if record is not None:
-        facts.append(("upgrade", _versions(record)))
+        facts += changes_of(record)
         facts += [(label, _moment(at, now)) for label, at in (("began", record.began), ("since", record.since))]
     if node.left_s is not None:
         facts.append(("left", f"about {age(node.left_s)}, {_measured(status)}"))
@@ -267,8 +268,12 @@ def _since(at: datetime | None, now: datetime) -> str:
     return "" if at is None else f" since {_moment(at, now)}"
 
 
-def _versions(record: Record) -> str:
-    return " → ".join(version for version in (record.origin, record.target) if version) or "none"
+def changes_of(record: Record) -> Iterator[tuple[str, str]]:
+    """Yield what a record's change is from and to, and the last upgrade before one that kept the driver."""
+    if record.interface is not None and record.former_interface is not None:
+        yield "interface", f"{record.former_interface.value} → {record.interface.value}"
+    if record.kind is ChangeKind.DRIVER or record.before_upgrade not in {"", record.target}:
+        yield "upgrade", " → ".join(version for version in (record.before_upgrade, record.target) if version) or "none"
 
 
 def _style(situation: Situation) -> str:

@@ -16,6 +16,7 @@ from provision.report.planned.rollout import render_rollout, rollout_document
 from provision.report.progress.live import LiveView
 from provision.report.progress.plain import PlainView
 from provision.report.results import render_results
+from provision.report.status import changes_of
 from provision.report.terminal import show
 from provision.rollout.decision.policy import Policy, WavePolicy
 from provision.rollout.decision.prepare import Prepared
@@ -355,3 +356,15 @@ def test_a_plan_says_why_nodes_would_not_begin() -> None:
     assert [gate["open"] for gate in document["gates"]] == [False, True]  # type: ignore[attr-defined]
     assert [node["zone"] for node in document["nodes"]] == ["east", None]  # type: ignore[attr-defined]
     assert [node["remarks"] for node in document["nodes"]] == [[], ["its pool is paused"]]  # type: ignore[attr-defined]
+
+
+def test_a_record_says_from_what_to_what_its_change_leads() -> None:
+    """A node that changed its interface was told as upgraded from its driver to the same one."""
+    kept = {"target": NEW, "origin": NEW, "upgraded_from": OLD}
+    by_claims = {"kind": ChangeKind.INTERFACE, "interface": GpuInterface.BOTH}
+    interface, upgrade = ("interface", "devicePlugin → both"), ("upgrade", f"{OLD} → {NEW}")
+    assert list(changes_of(record(Phase.DONE))) == [upgrade]
+    assert list(changes_of(record(Phase.DONE, **kept, **by_claims))) == [interface, upgrade]
+    assert list(changes_of(record(Phase.DONE, **kept | {"upgraded_from": ""}, **by_claims))) == [interface]
+    assert list(changes_of(record(Phase.DONE, **kept, kind=ChangeKind.REBOOT))) == [upgrade]
+    assert not list(changes_of(record(Phase.DONE, **kept | {"upgraded_from": ""}, kind=ChangeKind.REBOOT)))

@@ -15,11 +15,10 @@ from plugin.dra.cdi import FILE, Hook, render_cdi
 from plugin.dra.claims import read_claim
 from plugin.dra.cluster_api import ClusterApi
 from plugin.dra.devices import DRIVER, find_devices, semantic_version
-from plugin.dra.health import Health
 from plugin.dra.keeper import SliceKeeper
 from plugin.dra.partitions import is_partition
 from plugin.dra.registration import Registration
-from plugin.dra.service import ClaimService
+from plugin.dra.service import ClaimService, Health
 from plugin.dra.slices import announced
 from plugin.dra.store import CdiFile, ClaimStore
 from plugin.settings.node_config import LIMITS_REQUIRED

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from plugin.base.errors import KubeletError
 from plugin.dra.devices import DRIVER
-from plugin.dra.health import HEALTH_SERVICES
-from plugin.dra.service import PLUGIN_SERVICES
+from plugin.dra.service import HEALTH_SERVICES, PLUGIN_SERVICES
 from plugin.kubelet.device_plugin.server import PluginServer
 from plugin.kubelet.registration.inotify import FolderWatch
 from plugin.kubelet.registration.watcher import (

@@ -1,4 +1,4 @@
-"""Answers the kubelet's calls: claims are prepared and given back.
+"""Answers the kubelet's calls: claims are prepared and given back, and the health of devices is told.
 
 A claim is prepared when its record is on the disk; while the API server is away, whoever asks again gets the same
 answer. Giving one back removes the record alone, so it works without the driver, without the API and after a reboot.
@@ -8,29 +8,29 @@ Not here: who decides which device a claim has (the scheduler), and the file of 
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from plugin.base.errors import ClaimError, ClusterError, KubeletError
 from plugin.dra import messages as api
 from plugin.dra.claims import ClaimName, find_results
-from plugin.dra.configs import AS_IT_IS, config_of
+from plugin.dra.configs import AS_IT_IS
 from plugin.dra.devices import DRIVER, quantity
-from plugin.dra.health import HEALTH_SERVICES
+from plugin.dra.given import is_of, numbered, sharing_of, together, without_contradiction
 from plugin.dra.store import PreparedDevice, Record, is_uid
 from plugin.kubelet.cdi_names import memory_name, mps_name, qualified
 from plugin.kubelet.rpc.serving import ServerStream, Unary
 from plugin.publication.node_object.answers import BAD_REQUEST, BROKEN, TOO_MANY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from typing import Any
 
     from plugin.base.log import Logger
     from plugin.dra.claims import Result
     from plugin.dra.configs import DeviceConfig
     from plugin.dra.devices import DraDevice
-    from plugin.dra.health import Health
     from plugin.dra.store import ClaimStore
     from plugin.kubelet.rpc.serving import Method
 
@@ -38,6 +38,10 @@ PLUGIN_SERVICES = {
     "v1.DRAPlugin": "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin",
     "v1beta1.DRAPlugin": "k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin",
 }
+HEALTH_SERVICES = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
+_HEALTHY, _UNHEALTHY = 1, 2
+_TIMEOUT_S, _AGAIN_S = 60, 20.0  # what is not told again within the first is unknown to the kubelet
+_MAX_MESSAGE = 1000
 PATIENCE_S = 4.0  # the daemon has 10 s for an answer to the kubelet
 _API_S = 3.0  # of these, for what the API says of a claim that is prepared
 
@@ -73,6 +77,52 @@ class Node(Protocol):
 
     def changed(self) -> None:
         """Hear that claims have come or gone."""
+
+
+class Health:
+    """What is told of devices: whoever waits is woken when it changes."""
+
+    def __init__(self) -> None:
+        self._pool = ""
+        self._devices: tuple[DraDevice, ...] = ()
+        self._since = 0
+        self._changed = asyncio.Event()
+
+    def show(self, pool: str, devices: tuple[DraDevice, ...]) -> None:
+        """Tell this from now on."""
+        told = [(each.name, each.unhealthy) for each in devices]
+        if (pool, told) == (self._pool, [(each.name, each.unhealthy) for each in self._devices]):
+            return
+        self._pool, self._devices = pool, devices
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def watch(
+        self, _request: api.NodeWatchResourcesRequest, send: Callable[[api.NodeWatchResourcesResponse], Awaitable[None]]
+    ) -> None:
+        """Tell of all devices, at once, when something changes, and so often that the kubelet goes on believing it."""
+        while True:
+            changed = self._changed
+            await send(self._response())
+            try:
+                await asyncio.wait_for(changed.wait(), _AGAIN_S)
+            except asyncio.TimeoutError:
+                continue
+
+    def _response(self) -> api.NodeWatchResourcesResponse:
+        now = int(time.time())
+        return api.NodeWatchResourcesResponse(
+            devices=tuple(
+                api.DeviceHealth(
+                    device=api.DeviceIdentifier(pool_name=self._pool, device_name=each.name),
+                    health=_UNHEALTHY if each.unhealthy else _HEALTHY,
+                    last_updated_time=now,
+                    health_check_timeout_seconds=_TIMEOUT_S,
+                    message=each.unhealthy[:_MAX_MESSAGE],
+                )
+                for each in self._devices
+            )
+        )
 
 
 class ClaimService:
@@ -148,7 +198,7 @@ class ClaimService:
             if known is None or is_of_claim:
                 raise
             return await self._ready(known)  # the API server is away, or slow: what was prepared stays so
-        if known is not None and _is_of(known, results) and self._is_shared_as(known, claim, results):
+        if known is not None and is_of(known, results) and self._is_shared_as(known, claim, results):
             return await self._ready(known)
         await self._node.look_again()
         # From the choice to the end nothing else happens in the event loop: nobody is given the same device meanwhile.
@@ -197,8 +247,9 @@ class ClaimService:
         while True:
             given_back = self._given_back
             try:
-                devices = [self._choose(claim, result, _together(result, results)) for result in results]
-                return _without_contradiction(claim, self._numbered(claim, devices))
+                devices = [self._choose(claim, result, together(result, results)) for result in results]
+                taken = {each.memory_part for holder, each in self._store.held() if holder != claim}
+                return without_contradiction(claim, numbered(devices, taken))
             except _StillHeld:
                 left_s = deadline - asyncio.get_running_loop().time()
                 if left_s <= 0:
@@ -206,27 +257,15 @@ class ClaimService:
                 with suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(given_back.wait(), left_s)
 
-    def _numbered(self, claim: ClaimName, devices: list[PreparedDevice]) -> list[PreparedDevice]:
-        """Return devices whose parts of memory have names of their own, as a container may have several of one GPU."""
-        taken = {each.memory_part for holder, each in self._store.held() if holder != claim}
-        found = []
-        for device in devices:
-            each = device
-            while each.memory_bytes and each.memory_part in taken:
-                each = each._replace(memory_number=each.memory_number + 1)
-            taken.add(each.memory_part)
-            found.append(each)
-        return found
-
-    def _choose(self, claim: ClaimName, result: Result, together: Result) -> PreparedDevice:
+    def _choose(self, claim: ClaimName, result: Result, counted: Result) -> PreparedDevice:
         """Return the device of a result; raises ClaimError where it is not there, or somebody has it.
 
-        `together` is all that the claim has of the device.
+        `counted` is all that the claim has of the device.
         """
         device = self._node.devices.get(result.device)
         if device is None:
             raise ClaimError(f"{claim} was given {result.device}, which this node does not have")
-        sharing = _sharing(claim, result, device)
+        sharing = sharing_of(claim, result, device)
         prepared = PreparedDevice(
             result.request, result.pool, result.device, device.uuid, (), result.is_admin, result.share_id, result.shares
         )
@@ -236,11 +275,11 @@ class ClaimService:
             return prepared
         if device.unhealthy:
             raise ClaimError(f"{claim} was given {device.uuid}, which is unhealthy: {device.unhealthy}")
-        if holder := self._holder(claim, device, together):
+        if holder := self._holder(claim, device, counted):
             raise _StillHeld(f"{claim} was given {device.uuid}, which {holder} still has", "it is asked for again")
         if holder := self._node.holder(device):
             raise ClaimError(f"{claim} was given {device.uuid}, which {holder} still has", "it is asked for again")
-        self._check_sharing(claim, device, together, sharing)
+        self._check_sharing(claim, device, counted, sharing)
         return prepared._replace(parts=device.parts, sharing=sharing, memory_bytes=result.memory_bytes)
 
     def _check_sharing(self, claim: ClaimName, device: DraDevice, result: Result, sharing: DeviceConfig) -> None:
@@ -270,7 +309,7 @@ class ClaimService:
         """Whether a record has what the claim says of sharing; a device that is not known now is as it was."""
         have = {(each.request, each.device, each.share_id): each.sharing for each in record.devices}
         return all(
-            have[each.request, each.device, each.share_id] == _sharing(claim, each, device)
+            have[each.request, each.device, each.share_id] == sharing_of(claim, each, device)
             for each in results
             if (device := self._node.devices.get(each.device)) is not None and not each.is_admin
         )
@@ -312,42 +351,6 @@ class ClaimService:
             self._given_back = asyncio.Event()
             self._node.changed()
         return api.NodeUnprepareResourceResponse()
-
-
-def _together(result: Result, results: tuple[Result, ...]) -> Result:
-    """Return a result with all that its claim has of the device, as several requests may have shares of one."""
-    same = [each for each in results if each.device == result.device and not each.is_admin]
-    return result._replace(
-        shares=sum(each.shares for each in same), memory_bytes=sum(each.memory_bytes for each in same)
-    )
-
-
-def _is_of(record: Record, results: tuple[Result, ...]) -> bool:
-    """Whether a claim still has what was prepared for it; it may have been allocated anew."""
-    have = {(each.request, each.pool, each.device, each.share_id) for each in record.devices}
-    return have == {(each.request, each.pool, each.device, each.share_id) for each in results}
-
-
-def _sharing(claim: ClaimName, result: Result, device: DraDevice) -> DeviceConfig:
-    """Return how a claim wants a device shared; raises ClaimError."""
-    try:
-        return config_of(result.configs, result.full_request, device.type, device.uuid)
-    except ValueError as error:
-        raise ClaimError(f"{claim}: {error}", "docs/dra.md says which configs are served") from error
-
-
-def _without_contradiction(claim: ClaimName, devices: list[PreparedDevice]) -> tuple[PreparedDevice, ...]:
-    """Return the devices of a claim; raises ClaimError where they cannot be shared as it says all at once."""
-    by_uuid: dict[str, DeviceConfig] = {}
-    for each in devices:
-        if not each.is_admin and by_uuid.setdefault(each.uuid, each.sharing) != each.sharing:
-            raise ClaimError(f"{claim} asks for {by_uuid[each.uuid]} and for {each.sharing} of {each.uuid}")
-    if sum(each.mps is not None for each in by_uuid.values()) > 1:
-        raise ClaimError(
-            f"{claim} asks for MPS of several gpus: a process is the client of one control daemon",
-            "a claim for each, and a container for each",
-        )
-    return tuple(devices)
 
 
 def _named(record: Record) -> tuple[api.Device, ...]:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from lab.golang.definitions import KUEUE_VERSION
 from lab.golang.programs import known_versions
-from plugin.dra.health import HEALTH_SERVICES
-from plugin.dra.service import PLUGIN_SERVICES
+from plugin.dra.service import HEALTH_SERVICES, PLUGIN_SERVICES
 from plugin.kubelet.device_plugin.service import SERVICE as DEVICE_PLUGIN
 from plugin.kubelet.pod_resources.allocatable import METHOD as ALLOCATABLE
 from plugin.kubelet.pod_resources.client import METHOD as PODS

@@ -13,7 +13,6 @@ from plugin.base.errors import ClaimError
 from plugin.devices.other.parse import MAX_UNITS
 from plugin.dra.claims import read_claim
 from plugin.dra.cluster_api import ClusterApi
-from plugin.dra.health import Health
 from plugin.dra.keeper import SliceKeeper
 from plugin.dra.others.devices import (
     FILE,
@@ -25,7 +24,7 @@ from plugin.dra.others.devices import (
     without_held,
 )
 from plugin.dra.registration import Registration
-from plugin.dra.service import ClaimService, answer
+from plugin.dra.service import ClaimService, Health, answer
 from plugin.dra.store import CdiFile, ClaimStore
 from plugin.kubelet.cdi_names import OTHERS
 

@@ -12,8 +12,7 @@ from plugin.base.errors import ClaimError, ClusterError, KubeletError
 from plugin.base.log import Logger
 from plugin.dra import messages as api
 from plugin.dra.devices import DRIVER, DraDevice
-from plugin.dra.health import Health
-from plugin.dra.service import ClaimService
+from plugin.dra.service import ClaimService, Health
 from plugin.dra.store import ClaimStore, Record
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from plugin.base.errors import MigError
 from plugin.base.log import Logger
 from plugin.devices.inventory import HostTree, Inventory, next_inventory
 from plugin.dra.devices import DraDevice, find_devices
-from plugin.dra.health import Health
 from plugin.dra.instances import Instances
-from plugin.dra.service import ClaimService
+from plugin.dra.service import ClaimService, Health
 from plugin.dra.store import ClaimStore, Record
 from plugin.driver.mig_instances import CuttableGpu
 from plugin.driver.snapshot import LostGpu, MigFacts, MigSize, Snapshot

@@ -12,8 +12,7 @@ from lab.kubelet.proto.dra.v1beta1 import api_pb2 as v1beta1
 from lab.kubelet.proto.dra_health.v1 import api_pb2 as health
 from lab.kubelet.proto.dra_health.v1alpha1 import api_pb2 as health_alpha
 from plugin.dra import messages
-from plugin.dra.health import HEALTH_SERVICES
-from plugin.dra.service import PLUGIN_SERVICES
+from plugin.dra.service import HEALTH_SERVICES, PLUGIN_SERVICES
 from plugin.kubelet.rpc.codec import encode
 
 if TYPE_CHECKING:

@@ -21,8 +21,7 @@ from plugin.devices.allocation.table import allocate
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.dra import messages as api
 from plugin.dra.devices import DRIVER, find_devices, name_of
-from plugin.dra.health import Health
-from plugin.dra.service import ClaimService
+from plugin.dra.service import ClaimService, Health
 from plugin.dra.store import ClaimStore, Record
 from plugin.driver.snapshot import Snapshot
 from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer

@@ -10,7 +10,7 @@ import pytest
 from plugin.base.errors import ClusterError
 from plugin.dra import messages as api
 from plugin.dra.devices import Share
-from plugin.dra.health import Health
+from plugin.dra.service import Health
 from tests.plugin.dra.claim_room import GIB, ONE, THREE, TWO, Room, claim, device, mig, room
 
 __all__ = ["room"]  # a fixture

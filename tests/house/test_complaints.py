@@ -1,15 +1,19 @@
-"""The page of complaints: each row says what shows it, and no report is forgotten."""
+"""The pages of complaints: each row says what shows it, and no report is forgotten."""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from tests.house.named_tests import REPORT, ROOT, TEST, missing_tests, reports_of, rows
 
-PAGE: Final = ROOT / "docs" / "complaints.md"
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAGES: Final = (ROOT / "docs" / "complaints.md", *sorted((ROOT / "docs" / "complaints").glob("*.md")))
+ROWS: Final = [row for page in PAGES for row in rows(page)]
 COLUMNS: Final = 3
 LINK: Final = re.compile(r"\]\((?!https?://)([^)#]*)#?([^)]*)\)")
 HEADING: Final = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -90,7 +94,7 @@ REPORTS: Final = {
 }
 
 
-@pytest.mark.parametrize("row", rows(PAGE), ids=lambda row: row[2:60])
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[2:60])
 def test_every_complaint_has_what_shows_the_answer(row: str) -> None:
     cells = row.strip("|").split(" | ")
 
@@ -99,15 +103,16 @@ def test_every_complaint_has_what_shows_the_answer(row: str) -> None:
     assert missing_tests(row) == []
 
 
-def test_every_report_is_on_the_page() -> None:
-    assert reports_of(REPORTS) - set(REPORT.findall("\n".join(rows(PAGE)))) == set()
+def test_every_report_is_on_a_page() -> None:
+    assert reports_of(REPORTS) - set(REPORT.findall("\n".join(ROWS))) == set()
 
 
-def test_every_link_leads_to_a_heading_that_is_there() -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_link_leads_to_a_heading_that_is_there(page: Path) -> None:
     lost = [
         f"{path}#{anchor}"
-        for path, anchor in LINK.findall(PAGE.read_text())
-        if anchor and anchor not in _anchors((PAGE.parent / path).read_text() if path else PAGE.read_text())
+        for path, anchor in LINK.findall(page.read_text())
+        if anchor and anchor not in _anchors((page.parent / path if path else page).read_text())
     ]
 
     assert lost == []

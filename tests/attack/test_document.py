@@ -1,4 +1,4 @@
-"""The table of attacks names tests that are there, and knows how many answers there are."""
+"""The tables of attacks name tests that are there, and know how many answers there are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 from tests.attack.conftest import ALL
 from tests.journey.conftest import ROOT
 
-DOCUMENT = (ROOT / "docs/security/attacks.md").read_text()
+FOLDER = ROOT / "docs/security"
+DOCUMENT = "\n".join(page.read_text() for page in (FOLDER / "attacks.md", *sorted(FOLDER.glob("attacks/*.md"))))
 
 
 def test_every_test_that_is_named_is_there() -> None:

@@ -147,13 +147,15 @@ def render_page() -> str:
 
 
 def render_led() -> str:
-    """Return what is otherwise where a controller leads, as a table in Markdown: states with the same in one row."""
-    states: dict[tuple[str, str], list[str]] = {}
+    """Return what is otherwise where a controller leads, as a table in Markdown: what follows, then states by remedy."""
+    groups: dict[str, dict[str, list[str]]] = {}
     for each in map(led, SITUATIONS):
         if each.key in _LED:
-            states.setdefault((each.follows, each.todo), []).append(f"`{each.key}`")
-    lines = ["| state | what follows | what to do |", "|---|---|---|"]
-    lines += [f"| {', '.join(keys)} | {follows} | {todo} |" for (follows, todo), keys in states.items()]
+            groups.setdefault(each.follows, {}).setdefault(each.todo, []).append(f"`{each.key}`")
+    lines = ["| state | what to do |", "|---|---|"]
+    for follows, states in groups.items():
+        lines.append(f"| **{follows}** | |")
+        lines += [f"| {', '.join(keys)} | {todo} |" for todo, keys in states.items()]
     return "\n".join(lines) + "\n"
 
 

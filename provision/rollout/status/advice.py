@@ -147,7 +147,7 @@ def render_page() -> str:
 
 
 def render_led() -> str:
-    """Return what is otherwise where a controller leads, as a table in Markdown: what follows, then states by remedy."""
+    """Return what is otherwise where a controller leads, as a table in Markdown: by what follows, then by remedy."""
     groups: dict[str, dict[str, list[str]]] = {}
     for each in map(led, SITUATIONS):
         if each.key in _LED:

@@ -16,7 +16,7 @@ WAITING = 3  # workers whose tests wait for a third of their time, for other pro
 GIVES_UP = "--maxfail=8"  # where a broken node or cluster lets each test wait two minutes before it fails, too
 OLDEST_OF_NODES = "3.10"  # as provision.planning.supply.payload.build has it, which needs libraries
 UNIT = "not functional and not nodes and not e2e"
-FUZZ_IN_TESTS_S = 120
+FUZZ_IN_TESTS_S = 50
 FUZZ_S = 1800
 MODEL_RUNS = 100_000
 HALF_A_MINUTE = "half a minute"  # on two cores, as all such times

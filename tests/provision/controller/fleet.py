@@ -94,7 +94,7 @@ class World:
             "spec": {"taints": taints},
             "status": {"conditions": READY, "nodeInfo": {"machineID": "", **dict.fromkeys(NODE_INFO, "")}},
         }
-        self.stage.kubectl("create", "-f", "-", data=node)
+        self.stage.create(node)
         return name
 
     def declare(self, name: str | None = None, **spec: object) -> None:

@@ -54,6 +54,16 @@ class Api:
         """Merge ``body`` into the object at ``path``, or into its status; ``ClusterError`` if it is refused."""
         self._change("PATCH", path, body, "application/merge-patch+json")
 
+    def apply(self, path: str, body: dict[str, Any], manager: str) -> None:
+        """Apply an object on the server's side as a manager of its fields; ``ClusterError`` if it is refused."""
+        self._change(
+            "PATCH", f"{path}?fieldManager={manager}&fieldValidation=Strict", body, "application/apply-patch+yaml"
+        )
+
+    def delete(self, path: str) -> None:
+        """Delete the object at ``path``, and do not wait until it has gone; ``ClusterError`` if it is not there."""
+        self._change("DELETE", path, {}, "application/json")
+
     def is_ready(self) -> bool:
         """Whether the API server reports that it is ready."""
         return self._request("/readyz") == b"ok"

@@ -12,7 +12,7 @@ test:       ## set everything up and pass every test
 	@$(TASK) test
 long:       ## pass the tests that take too long for make test, and each role's Molecule scenario (an hour)
 	@$(TASK) long
-fuzz:       ## let fuzzers loose on the parsers for half an hour, or SECONDS=n; make test does two minutes of it
+fuzz:       ## let fuzzers loose on the parsers for half an hour, or SECONDS=n; make test does a minute of it
 	@$(TASK) fuzz
 model:      ## explore 100,000 interleavings of what may happen to rollouts from terminals, and as many with a controller beside them (three hours), or RUNS=n of each; make test does a share of it
 	@$(TASK) model

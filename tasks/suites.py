@@ -16,7 +16,7 @@ WAITING = 3  # workers whose tests wait for a third of their time, for other pro
 GIVES_UP = "--maxfail=8"  # where a broken node or cluster lets each test wait two minutes before it fails, too
 OLDEST_OF_NODES = "3.10"  # as provision.planning.supply.payload.build has it, which needs libraries
 UNIT = "not functional and not nodes and not e2e"
-FUZZ_IN_TESTS_S = 120
+FUZZ_IN_TESTS_S = 50
 FUZZ_S = 1800
 MODEL_RUNS = 100_000
 HALF_A_MINUTE = "half a minute"  # on two cores, as all such times
@@ -39,13 +39,13 @@ def check_stages(session: Session) -> list[Stage]:
         session.tool("spelling", "codespell"),
         session.tool("lint", "ruff", "check", "."),
         session.tool("format", "ruff", "format", "--check", "."),
-        pytest_stage(session, "unit tests", UNIT),
+        pytest_stage(session, "unit tests", f"{UNIT} and not long"),
     ]
 
 
 def quick_stage(session: Session) -> Stage:
     """Return the unit tests that take no time, with few examples of each property."""
-    return pytest_stage(session, "quick tests", f"{UNIT} and not slow", "--hypothesis-profile", "quick")
+    return pytest_stage(session, "quick tests", f"{UNIT} and not slow and not long", "--hypothesis-profile", "quick")
 
 
 def test_stages(session: Session) -> list[Stage]:
@@ -67,6 +67,7 @@ def test_stages(session: Session) -> list[Stage]:
 def long_stages(session: Session) -> list[Stage]:
     """Return what takes too long to be among every test: of each kind of test those marked so, each role's scenario."""
     return [
+        pytest_stage(session, "long unit tests", f"{UNIT} and long"),
         e2e_stage(session, "long end-to-end tests", "e2e and long"),
         functional_stage(session, "long functional tests", "functional and not nodes and long"),
         nodes_stage(session, "long tests on booted nodes", "nodes and long"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from functools import cache
 from pathlib import Path
@@ -44,6 +45,17 @@ pytest.register_assert_rewrite(*(f"tests.{name}" for name in _SHARED))
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", settings.get_profile("patient"), max_examples=5)
 settings.load_profile("patient")
+
+
+# Tens of thousands of tests are made in one go, and all of them are kept: to look for garbage among them meanwhile, in
+# vain, took a third of the time in which they are collected.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage again, in what tests make."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,4 +1,4 @@
-"""Queries the API server for readiness and status, over HTTPS with a client certificate."""
+"""Asks the API server for readiness and objects, and changes some, over HTTPS with a client certificate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 5.0
 PATIENCE_S = 60.0  # of who cannot go on without the answer
-OK = 200
+OK, CREATED = 200, 201
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,24 @@ class Api:
         value: dict[str, Any] = json.loads(answer)
         return value
 
+    def create(self, path: str, body: dict[str, Any]) -> None:
+        """Make an object in the list at ``path``, as ``kubectl create`` does; ``ClusterError`` if it is refused."""
+        self._change("POST", f"{path}?fieldValidation=Strict", body, "application/json")
+
+    def merge(self, path: str, body: dict[str, Any]) -> None:
+        """Merge ``body`` into the object at ``path``, or into its status; ``ClusterError`` if it is refused."""
+        self._change("PATCH", path, body, "application/merge-patch+json")
+
+    def apply(self, path: str, body: dict[str, Any], manager: str) -> None:
+        """Apply an object on the server's side as a manager of its fields; ``ClusterError`` if it is refused."""
+        self._change(
+            "PATCH", f"{path}?fieldManager={manager}&fieldValidation=Strict", body, "application/apply-patch+yaml"
+        )
+
+    def delete(self, path: str) -> None:
+        """Delete the object at ``path``, and do not wait until it has gone; ``ClusterError`` if it is not there."""
+        self._change("DELETE", path, {}, "application/json")
+
     def is_ready(self) -> bool:
         """Whether the API server reports that it is ready."""
         return self._request("/readyz") == b"ok"
@@ -53,6 +71,19 @@ class Api:
     def connection(self, timeout_s: float | None = TIMEOUT_S) -> http.client.HTTPSConnection:
         """Return a new connection, not yet open; without ``timeout_s`` it has no time limit, as watches need."""
         return http.client.HTTPSConnection(self.address, self.port, timeout=timeout_s, context=self._context())
+
+    def _change(self, method: str, path: str, body: dict[str, Any], kind: str) -> None:
+        connection = self.connection(PATIENCE_S)
+        try:
+            connection.request(method, path, json.dumps(body), {"Content-Type": kind})
+            response = connection.getresponse()
+            answer = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise ClusterError(f"{self.address}:{self.port} does not answer: {error}") from error
+        finally:
+            connection.close()
+        if response.status not in {OK, CREATED}:
+            raise ClusterError(f"{method} {path}: {json.loads(answer)['message']}")
 
     def _request(self, path: str, timeout_s: float = TIMEOUT_S) -> bytes | None:
         connection = self.connection(timeout_s)

@@ -2,47 +2,74 @@
 
 What is learned stays in the XDG cache, so the next run goes on from there. Exit status 1 when anything was found: the
 input is in ``dist/fuzz/`` then, and belongs into ``tests/fuzz/corpus/`` with the repair.
+
+Importing the controller with its branches counted takes five seconds, longer than a fuzzer has in `make test`. So it is
+done once and each fuzzer is a fork; those of the hook come first, while nothing of the controller slows them down.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import os
 import re
-import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import atheris
 
 from lab.machine.folders import cache_dir
-from tests.fuzz.controller import CONTROLLER
-from tests.fuzz.parsers import PARSERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+@contextlib.contextmanager
+def counted(*packages: str) -> Iterator[None]:
+    """Have the branches counted of what is imported here of these packages, without a line for each module."""
+    with (
+        contextlib.redirect_stderr(io.StringIO()),
+        atheris.instrument_imports(include=[*packages], enable_loader_override=False),
+    ):
+        yield
+
+
+with counted("runtime_hook"):
+    from tests.fuzz.parsers import PARSERS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CORPUS = Path(__file__).parent / "corpus"
 FOUND = REPOSITORY / "dist/fuzz"
 MEMORY_MIB = 1024
 LONGEST_BYTES = 1 << 12
-NAMES = [*PARSERS, *CONTROLLER]
+NAMES = [*PARSERS, *sorted({path.name for path in CORPUS.iterdir()} - PARSERS.keys())]
 ONE_INPUT_S = 10  # more than this for 4 KiB is a finding
-START_S = 60
 
 
 @dataclass(frozen=True)
-class Result:
-    """What came of one fuzzer."""
+class Fuzzer:
+    """One fuzzer at work, in a process of its own."""
 
     parser: str
-    runs: int
-    covered: int
-    output: str
-    is_clean: bool
+    process: int
+    log: Path
+
+    def result(self, share: int) -> tuple[bool, str]:
+        """Wait for its end; return whether it has found nothing, and a line of it."""
+        is_clean = os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1]) == 0
+        output = self.log.read_text(encoding="utf-8", errors="replace")
+        covered = (re.findall(r"cov: (\d+)", output) or ["0"])[-1]
+        runs = (re.findall(r"number_of_executed_units: (\d+)", output) or ["0"])[-1]
+        verdict = "nothing found" if is_clean else f"FOUND: see {FOUND / self.parser}\n{output[-6000:]}"
+        return is_clean, f"{self.parser}: {share} s, {runs} inputs, {covered} edges: {verdict}"
 
 
-def fuzz(parser: str, seconds: int) -> Result:
-    """Run one fuzzer in a process of its own."""
-    learned, found = cache_dir() / "fuzz" / parser, FOUND / parser
+def fuzz(name: str, seconds: int) -> Fuzzer:
+    """Start one fuzzer, whose parser is imported in this process."""
+    learned, found = cache_dir() / "fuzz" / name, FOUND / name
     for folder in (learned, found):
         folder.mkdir(parents=True, exist_ok=True)
     options = [
@@ -54,13 +81,24 @@ def fuzz(parser: str, seconds: int) -> Result:
         f"-dict={Path(__file__).parent / 'words.dict'}",
         "-print_final_stats=1",
     ]
-    argv = [sys.executable, "-P", "-m", "tests.fuzz.one", parser, *options, str(learned), str(CORPUS / parser)]
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    done = subprocess.run(argv, capture_output=True, text=True, errors="replace", env=environment, check=False)
-    covered = re.findall(r"cov: (\d+)", done.stderr)
-    runs = re.findall(r"number_of_executed_units: (\d+)", done.stderr)
-    output = done.stdout[-2000:] + done.stderr[-4000:]
-    return Result(parser, int((runs or [0])[-1]), int((covered or [0])[-1]), output, done.returncode == 0)
+    parser, log = find_parser(name), FOUND / f"{name}.log"
+    process = os.fork()
+    if process == 0:
+        with log.open("wb") as file:
+            for descriptor in (1, 2):
+                os.dup2(file.fileno(), descriptor)
+        atheris.Setup([sys.argv[0], *options, str(learned), str(CORPUS / name)], parser)
+        atheris.Fuzz()  # the process ends in it; as a program does, or libFuzzer would not write down what it has found
+    return Fuzzer(name, process, log)
+
+
+def find_parser(name: str) -> Callable[[bytes], object]:
+    """Return a parser of the hook, or of the controller, which is imported only then."""
+    if name in PARSERS:
+        return PARSERS[name]
+    with counted("provision", "tomlkit", "ansible_collections"):
+        from tests.fuzz.controller import CONTROLLER  # noqa: PLC0415 - instrumented while it is imported
+    return CONTROLLER[name]
 
 
 def main() -> int:
@@ -70,14 +108,15 @@ def main() -> int:
     options.add_argument("--jobs", type=int, default=2, help="how many run at once")
     options.add_argument("parsers", nargs="*", metavar="PARSER", help=f"of {', '.join(NAMES)}")
     chosen = options.parse_args()
-    names = chosen.parsers or NAMES
+    names = sorted(chosen.parsers or NAMES, key=NAMES.index)
     share = max(1, chosen.seconds * chosen.jobs // len(names))
-    with ThreadPoolExecutor(chosen.jobs) as pool:
-        results = list(pool.map(lambda name: fuzz(name, share), names))
-    for result in results:
-        verdict = "nothing found" if result.is_clean else f"FOUND: see {FOUND / result.parser}\n{result.output}"
-        print(f"{result.parser}: {share} s, {result.runs} inputs, {result.covered} edges: {verdict}")  # noqa: T201 - its output
-    return 0 if all(result.is_clean for result in results) else 1
+    failed = False
+    for start in range(0, len(names), chosen.jobs):  # all have the same time
+        for fuzzer in [fuzz(name, share) for name in names[start : start + chosen.jobs]]:
+            is_clean, line = fuzzer.result(share)
+            print(line, flush=True)  # noqa: T201 - its output
+            failed |= not is_clean
+    return int(failed)
 
 
 if __name__ == "__main__":

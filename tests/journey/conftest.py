@@ -17,6 +17,7 @@ from lab.machine.lock import locked
 from lab.nodes import NodeSpec, Site
 from tasks.environment import uv_path
 from tasks.progress import Progress
+from tests.ansible_modules import shared_modules
 from tests.worker import of_all_workers, of_this_worker
 
 if TYPE_CHECKING:
@@ -69,16 +70,17 @@ class Controller:
 
     def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
         """Run a command in the folder to its end."""
-        return subprocess.run(
-            argv,
-            cwd=self.folder,
-            env=self.environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=self.timeout_s,
-            check=False,
-        )
+        with shared_modules(self.folder / ".cache"):
+            return subprocess.run(
+                argv,
+                cwd=self.folder,
+                env=self.environment(),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=self.timeout_s,
+                check=False,
+            )
 
     def grapnel(self, *argv: str) -> subprocess.CompletedProcess[str]:
         """Run ``grapnel`` on the inventory of the folder."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.journey.conftest import Controller
     from tests.journey.foreseen import Moment, Step
 
-pytestmark = [pytest.mark.nodes, pytest.mark.timeout(1200)]  # four changes of a driver, and a removal
+pytestmark = [pytest.mark.nodes, pytest.mark.timeout(1200)]  # three changes of a driver, and three reboots
 
 NAME = "day"
 HOOK = "/etc/grapnel/hook.json"
@@ -54,7 +54,7 @@ SERVICES = ("containerd.service", "grapnel-node.service")
 
 
 def said(controller: Controller, *words: str, code: int = 0) -> str:
-    limit = () if words[0] in {"rollback", "abandon", "skip", "reboot"} else (NAME,)
+    limit = () if words[0] in {"abandon", "skip", "reboot"} else (NAME,)
     done = controller.grapnel(*words, *limit, *(() if words[0] == "drift" else ("--no-cluster",)))
     assert done.returncode == code, done.stdout + done.stderr
     return " ".join(done.stdout.split())
@@ -75,9 +75,9 @@ def compared(node: Node) -> str:
     return str(json.loads(node.run(["cat", "/var/lib/grapnel/drift/result.json"]).stdout)["state"])
 
 
-def apply(controller: Controller) -> None:
+def apply(controller: Controller, planned: list[dict[str, str]] | None = None) -> None:
     """Apply what differs: as many changes as the plan has, and none is left."""
-    planned = controller.plan_items(NAME, "--no-cluster")
+    planned = controller.plan_items(NAME, "--no-cluster") if planned is None else planned
     done = controller.call("apply", NAME, "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     (result,) = json.loads(done.stdout)["nodes"]
@@ -92,7 +92,7 @@ def apply_as_shown(controller: Controller, node: Node, *disruptions: str) -> Non
     steps = [step_of(item) for item in items]
     untouched = look(node, steps)
 
-    apply(controller)
+    apply(controller, items)
 
     assert_as_shown(steps, untouched, look(node, steps))
 
@@ -119,9 +119,7 @@ def test_what_is_said_in_a_day_is_so(controller: Controller, node: Node) -> None
     changes_what_engine_and_daemon_read(controller, node)
     reboots(controller, node)
     upgrades(controller, node)
-    rolls_back(controller, node)
     abandons(controller, node)
-    removes(controller, node)
 
 
 def installs(controller: Controller, node: Node) -> None:
@@ -232,26 +230,10 @@ def upgrades(controller: Controller, node: Node) -> None:
     assert (f"driver {VERSION}" in told, f"driver {OLD_VERSION}" in told) == (True, False)
 
 
-def rolls_back(controller: Controller, node: Node) -> None:
-    node.install_module(OLD_VERSION)  # as the packages of a managed module do
-    plan = said(controller, "rollback", NAME, "--plan")
-    assert loaded(node) == VERSION, "a plan changes nothing"
-
-    done = controller.call("rollback", NAME)
-
-    assert done.returncode == 0, done.stdout + done.stderr
-    result = " ".join(done.stdout.split())
-    changes = plan.partition(f"{NAME} ")[2].split()[0]
-    assert f"{NAME} returned {changes} {VERSION} → {OLD_VERSION}" in result
-    assert loaded(node) == OLD_VERSION
-    status = said(controller, "status", code=1)
-    assert f"it has driver {OLD_VERSION}, and {VERSION} is declared" in status
-    assert f"{OLD_VERSION}, by its record" in status
-
-
 def abandons(controller: Controller, node: Node) -> None:
     """The terminal dies in the swap, and the node is taken over: what is shown of that is done, and nothing else."""
-    node.install_module(VERSION)
+    controller.declare(OLD_VERSION)
+    node.install_module(OLD_VERSION)
     argv = ["grapnel", "apply", "-i", "inventory.yaml", "--yes", "--no-cluster", NAME]
     with subprocess.Popen(
         argv,
@@ -285,18 +267,6 @@ def abandons(controller: Controller, node: Node) -> None:
     told = {f"{'write' if after.get(key) else 'remove'} {key} of {state}" for key in kept}
     assert {" ".join(step) for step in steps} == {*told, "resume GPUs"}
     assert kept == {"record", "cordoned", "skipped"}
-    assert works_with(node, VERSION), "the swap came to its end"
+    assert works_with(node, OLD_VERSION), "the swap came to its end"
     assert "skipped" in said(controller, "status")
     said(controller, "skip", NAME, "--undo")
-
-
-def removes(controller: Controller, node: Node) -> None:
-    done = controller.call("remove", NAME)
-
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 removed" in done.stdout
-    assert loaded(node) == ""
-    assert running(node) == []
-    status = json.loads(controller.grapnel("status", NAME, "--no-cluster", "--json").stdout)
-    assert [one["state"] for one in status["nodes"]] == ["idle"]
-    assert OLD_VERSION not in said(controller, "status")

@@ -48,16 +48,21 @@ def test_a_rollback_returns_to_the_driver_before_and_a_removal_leaves_none(contr
     foreseen = controller.grapnel("rollback", NAME, "--no-cluster", "--plan", "--json")
     assert foreseen.returncode == 0, foreseen.stdout + foreseen.stderr
     steps = steps_of(foreseen.stdout, NAME)
+    assert works_with(node, VERSION), "a plan changes nothing"
     untouched = look(node, steps)
 
     returned = controller.call("rollback", NAME)
 
     said = " ".join(returned.stdout.split())
     assert returned.returncode == 0, returned.stdout + returned.stderr
-    assert f"{NAME} returned" in said
-    assert f"{VERSION} → {OLD_VERSION}" in said
+    assert f"{NAME} returned {len(steps)} {VERSION} → {OLD_VERSION}" in said
     assert f"the declaration still names driver {VERSION} for {NAME}" in said
     assert works_with(node, OLD_VERSION)
+    told = controller.grapnel("status", NAME, "--no-cluster")
+    assert told.returncode == 1, told.stdout + told.stderr
+    status = " ".join(told.stdout.split())
+    assert f"it has driver {OLD_VERSION}, and {VERSION} is declared" in status
+    assert f"{OLD_VERSION}, by its record" in status
     assert f"Pin: version {OLD_VERSION}" in node.run(["cat", PIN]).stdout
     now = look(node, steps)
     changed = not_shown(steps, untouched, now)

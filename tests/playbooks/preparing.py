@@ -14,6 +14,7 @@ import msgspec
 
 from provision.planning.driver_change import change_id
 from provision.planning.node_plan import DriverVariables, NodePlan, Roles
+from tests.ansible_modules import shared_modules
 
 if TYPE_CHECKING:
     from provision.planning.driver_change import DriverChange
@@ -77,22 +78,23 @@ def prepare_driver(
     for name, text in texts.items():
         (folder / name).write_text(text)
     given = json.dumps({**_plans(change, archive, digest), "grapnel_serial": serial})
-    return subprocess.run(
-        [Path(sys.executable).with_name("ansible-playbook"), "-i", "inventory.yaml", "play.yml", "-e", given],
-        cwd=folder,
-        env={
-            **os.environ,
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-            "XDG_CACHE_HOME": str(folder / "cache"),
-            "NO_COLOR": "1",
-        },
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
+    with shared_modules(folder / "cache"):
+        return subprocess.run(
+            [Path(sys.executable).with_name("ansible-playbook"), "-i", "inventory.yaml", "play.yml", "-e", given],
+            cwd=folder,
+            env={
+                **os.environ,
+                "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+                "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+                "XDG_CACHE_HOME": str(folder / "cache"),
+                "NO_COLOR": "1",
+            },
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=500,
+            check=False,
+        )
 
 
 def kept_archives(folder: Path) -> list[Path]:

@@ -21,6 +21,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.transfer.built
     read_piece,
 )
 
+from tests.ansible_modules import shared_modules
 from tests.playbooks.staging.node import HOME, KERNEL, Node, change_of
 
 if TYPE_CHECKING:
@@ -146,15 +147,16 @@ def run_on(nodes: Mapping[str, Liar], folder: Path, playbook: Path, variables: M
     (folder / "hosts").write_text("".join(hosts))
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "NO_COLOR": "1"}
     argv = ["ansible-playbook", "-i", str(folder / "hosts"), str(playbook)]
-    done = subprocess.run(
-        [*argv, "--forks", "4", "-e", json.dumps(variables)],
-        env={**environment, "ANSIBLE_HOME": str(folder / "ansible"), "XDG_CACHE_HOME": str(folder / "cache")},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    with shared_modules(folder / "cache"):
+        done = subprocess.run(
+            [*argv, "--forks", "4", "-e", json.dumps(variables)],
+            env={**environment, "ANSIBLE_HOME": str(folder / "ansible"), "XDG_CACHE_HOME": str(folder / "cache")},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
     return done.stdout + done.stderr
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import inspect
 import json
 import marshal
@@ -23,30 +24,46 @@ if TYPE_CHECKING:
 
 COLLECTIONS: Final = Path(__file__).parents[2] / "playbooks" / "collections"
 ASSEMBLE: Final = """
-import json, sys
+import base64, json, sys
 from ansible.executor.module_common import modify_module
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.loader import init_plugin_loader, module_loader
 from ansible.template import Templar
 
 init_plugin_loader([sys.argv[1]])
-name, arguments = sys.argv[2], json.loads(sys.argv[3])
-found = module_loader.find_plugin_with_context(name, ".py")
-built = modify_module(
-    module_name=name, module_path=found.plugin_resolved_path, module_args=arguments, templar=Templar(DataLoader()),
-    task_vars={"ansible_python_interpreter": sys.executable}, module_compression="ZIP_DEFLATED", async_timeout=0,
-    environment={}, remote_is_local=False, become_plugin=None,
-)
-sys.stdout.buffer.write(built.b_module_data)
+for name, arguments in json.load(sys.stdin):
+    found = module_loader.find_plugin_with_context(name, ".py")
+    built = modify_module(
+        module_name=name, module_path=found.plugin_resolved_path, module_args=arguments, templar=Templar(DataLoader()),
+        task_vars={"ansible_python_interpreter": sys.executable}, module_compression="ZIP_DEFLATED", async_timeout=0,
+        environment={}, remote_is_local=False, become_plugin=None,
+    )
+    print(base64.b64encode(built.b_module_data).decode())
 """
 FILES: Final = [{"path": "/etc/grapnel-of-no-machine/one", "content": "text\n"}]
+CASES: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
+    "defaults are filled in": ("run_lock", {"state": "taken"}),
+    "text is converted by Ansible": ("run_lock", {"state": "taken", "limit_s": "60"}),
+    "no such choice": ("run_lock", {"state": "shut"}),
+    "a required argument is missing": ("run_lock", {}),
+    "no such argument": ("run_lock", {"state": "free", "color": "red"}),
+    "arguments within arguments": ("configuration", {"unit": "", "files": FILES}),
+    "one of them is missing": ("configuration", {"unit": "", "files": [{"path": "/etc/one"}]}),
+    "the module itself refuses": ("configuration", {"unit": "no unit"}),
+    "an argument that another one requires": ("driver", {"verb": "swap"}),
+}
 
 
-def assemble(name: str, arguments: Mapping[str, Any]) -> bytes:
-    """Return a module with its arguments as Ansible puts it together."""
-    given = {"_ansible_check_mode": True, "_ansible_module_name": name, **arguments}
-    argv = [sys.executable, "-c", ASSEMBLE, str(COLLECTIONS), name, json.dumps(given)]
-    return subprocess.run(argv, check=True, capture_output=True).stdout
+@pytest.fixture(scope="module")
+def assembled() -> dict[str, bytes]:
+    """Modules with their arguments as Ansible puts them together, by what a case is called."""
+    given = []
+    for name, arguments in CASES.values():
+        full = f"grapnel.node.{name}"
+        given.append((full, {"_ansible_check_mode": True, "_ansible_module_name": full, **arguments}))
+    argv = [sys.executable, "-c", ASSEMBLE, str(COLLECTIONS)]
+    made = subprocess.run(argv, input=json.dumps(given).encode(), check=True, capture_output=True).stdout
+    return dict(zip(CASES, map(base64.b64decode, made.splitlines()), strict=True))
 
 
 def run(module: bytes, command: str) -> tuple[int, dict[str, Any]]:
@@ -56,22 +73,9 @@ def run(module: bytes, command: str) -> tuple[int, dict[str, Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        pytest.param("run_lock", {"state": "taken"}, id="defaults are filled in"),
-        pytest.param("run_lock", {"state": "taken", "limit_s": "60"}, id="text is converted by Ansible"),
-        pytest.param("run_lock", {"state": "shut"}, id="no such choice"),
-        pytest.param("run_lock", {}, id="a required argument is missing"),
-        pytest.param("run_lock", {"state": "free", "color": "red"}, id="no such argument"),
-        pytest.param("configuration", {"unit": "", "files": FILES}, id="arguments within arguments"),
-        pytest.param("configuration", {"unit": "", "files": [{"path": "/etc/one"}]}, id="one of them is missing"),
-        pytest.param("configuration", {"unit": "no unit"}, id="the module itself refuses"),
-        pytest.param("driver", {"verb": "swap"}, id="an argument that another one requires"),
-    ],
-)
-def test_the_answer_is_that_of_ansibles_own_way(name: str, arguments: dict[str, Any]) -> None:
-    module = assemble(f"grapnel.node.{name}", arguments)
+@pytest.mark.parametrize("case", CASES)
+def test_the_answer_is_that_of_ansibles_own_way(case: str, assembled: dict[str, bytes]) -> None:
+    module = assembled[case]
     quick = quicken(module, is_ours=True)
 
     ours, theirs = run(quick, read_at_once(sys.executable)), run(module, sys.executable)

@@ -24,6 +24,7 @@ from tasks.suites import (
     demo_stages,
     files_with,
     lab_stages,
+    long_stages,
     quick_stage,
     tree_stage,
 )
@@ -105,10 +106,21 @@ def test_everything_that_is_checked_is_part_of_the_tests() -> None:
     assert [stage for stage in check_stages(session) if stage not in everything] == []
 
 
+def test_what_takes_long_is_left_out_of_each_kind_of_test_and_has_a_stage_of_its_own() -> None:
+    session = Session()
+
+    tests, longer = (
+        [stage.argv[stage.argv.index("-m", 3) + 1] for stage in stages if "pytest" in stage.argv]
+        for stages in (all_stages(session), long_stages(session))
+    )
+
+    assert sorted(tests) == sorted(f"{marks.removesuffix(' and long')} and not long" for marks in longer)
+
+
 def test_quick_leaves_out_what_needs_a_machine_and_what_is_slow() -> None:
     argv = quick_stage(Session()).argv
 
-    assert "not functional and not nodes and not e2e and not slow" in argv
+    assert "not functional and not nodes and not e2e and not slow and not long" in argv
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,7 @@ def register(control_plane: ControlPlane, name: str) -> None:
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting"}
     labels = {"kubernetes.io/hostname": name, "nvidia.com/site": "rack-7"}
     body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
-    control_plane.kubectl(["create", "-f", "-"], input_text=json.dumps(body))
-    patch = json.dumps({"status": {"conditions": [ready]}})
-    control_plane.kubectl(["patch", "node", name, "--subresource=status", "--type=strategic", "-p", patch])
+    control_plane.api.create("/api/v1/nodes", body | {"status": {"conditions": [ready]}})
 
 
 class Running:

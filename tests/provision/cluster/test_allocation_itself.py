@@ -5,7 +5,6 @@ Behaviours of Kubernetes' own suite (test/e2e/dra) that the product relies on, w
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -39,7 +38,7 @@ def needs_extended(stage: Stage) -> None:
 def publish(stage: Stage, node: str, *devices: str) -> None:
     """Have a node give devices by claims, and none through a device plugin."""
     status = {"capacity": {GPU: "0"}, "allocatable": {GPU: "0"}}
-    stage.kubectl("patch", "node", node, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+    stage.set_node_status(node, status)
     made = published(*devices, node=node)
     made["metadata"] = {"name": f"{node}-gpu"}
     stage.kubectl("create", "-f", "-", data=made)

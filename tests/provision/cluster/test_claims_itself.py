@@ -45,7 +45,7 @@ def node(stage: Stage) -> str:
     stage.kubectl("apply", "-f", str(DEPLOY / "dra" / "deviceclasses.yaml"))
     name = stage.make_node(claims="yes")
     status = {"capacity": {GPU: "0"}, "allocatable": {GPU: "0"}, "conditions": [*READY, SAID]}
-    stage.kubectl("patch", "node", name, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+    stage.set_node_status(name, status)
     devices = published("gpu-0", "gpu-1", "gpu-2", MIG, node=name)
     devices["metadata"] = {"name": f"{name}-gpu"}
     devices["spec"]["devices"][3]["attributes"]["type"]["string"] = "mig"

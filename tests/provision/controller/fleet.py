@@ -21,7 +21,7 @@ from provision.controller.rounds.apply import Dependencies
 from provision.planning.node_plan import Disruption, NodePlan
 from provision.planning.supply.payload.model import Artifact, Payload
 from tests.provision.apply.fakes import FakeNode, item
-from tests.provision.cluster.stage import GPU_RULES, NODE_INFO, READY, wait_until
+from tests.provision.cluster.stage import GPU_RULES, NODE_INFO, READY, path_of, wait_until
 from tests.provision.controller.machines import Machines
 from tests.provision.stacks.samples import document
 
@@ -47,9 +47,13 @@ def driver(version: str) -> str:
 
 def remove_stacks(stage: Stage) -> None:
     """Remove every stack, also one that a rollout which was cut short has left with a finalizer."""
-    for name in stage.kubectl("get", "gpustacks", "-o", "name").split():
-        stage.kubectl("patch", name, "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
-    stage.kubectl("delete", "gpustacks", "--all")
+    stacks = stage.read(path_of("gpustack"))["items"]
+    for stack in stacks:
+        stage.control_plane.api.merge(
+            path_of("gpustack", stack["metadata"]["name"]), {"metadata": {"finalizers": None}}
+        )
+    if stacks:
+        stage.kubectl("delete", "gpustacks", "--all")
 
 
 @contextmanager
@@ -94,13 +98,13 @@ class World:
             "spec": {"taints": taints},
             "status": {"conditions": READY, "nodeInfo": {"machineID": "", **dict.fromkeys(NODE_INFO, "")}},
         }
-        self.stage.kubectl("create", "-f", "-", data=node)
+        self.stage.create(node)
         return name
 
     def declare(self, name: str | None = None, **spec: object) -> None:
         """Apply the stack of the pool."""
         given = document(name or self.pool, {"nodeSelector": {"matchLabels": {"pool": self.pool}}, **spec})
-        self.stage.kubectl("apply", "--server-side", "--field-manager=people", "-f", "-", data=given)
+        self.stage.control_plane.api.apply(path_of("gpustack", name or self.pool), given, "people")
 
     def status(self, name: str | None = None) -> dict[str, Any]:
         """Return the status of the stack."""
@@ -142,11 +146,11 @@ class World:
 
     def is_there(self, kind: str, name: str) -> bool:
         """Tell whether there is an object of that name."""
-        return bool(self.stage.kubectl("get", kind, name, "--ignore-not-found", "-o", "name").strip())
+        return any(each["metadata"]["name"] == name for each in self.stage.read(path_of(kind))["items"])
 
     def delete(self, name: str | None = None) -> None:
         """Delete the stack of the pool; its finalizers are not waited for."""
-        self.stage.kubectl("delete", "gpustack", name or self.pool, "--wait=false")
+        self.stage.control_plane.api.delete(path_of("gpustack", name or self.pool))
 
     def wait(self, is_true: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
         """Wait for something, and show what the controller has said where it does not come."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import json
 import ssl
 import subprocess
 import threading
@@ -18,7 +17,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from lab.machine.errors import CommandError, LabError
+from lab.machine.errors import LabError
 from provision.cluster.connect import open_api
 from provision.controller.jobs.manifest import JobKind
 from provision.controller.jobs.runner import JobRunner
@@ -119,7 +118,7 @@ class FakeKubelet:
                 "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
             },
         }
-        self.stage.kubectl("create", "-f", "-", data=node)
+        self.stage.create(node)
 
     def _play(self, node: str) -> None:
         """Start every pod that the Job controller has bound to the node, and let those go that are deleted."""
@@ -142,10 +141,7 @@ class FakeKubelet:
             self.secrets += self._list("secrets")
             state: dict[str, Any] = {"waiting": self.waiting} if self.waiting else {"running": {}}
             status = {"phase": "Pending" if self.waiting else "Running", "containerStatuses": [_container(state)]}
-            self.stage.kubectl(
-                *("patch", "pod", metadata["name"], "-n", NAMESPACE, "--subresource=status", "--type=merge"),
-                *("-p", json.dumps({"status": status})),
-            )
+            self._say(metadata["name"], status)
 
     def end(self, pod: str, code: int = 143, **status: str) -> None:
         """End the container of a pod that has begun, with what a kubelet says of the pod then."""
@@ -155,11 +151,12 @@ class FakeKubelet:
         self.log = self.next_log or self.log
         ended = _container({"terminated": {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}})
         phase = "Succeeded" if code == 0 else "Failed"
-        patch = json.dumps({"status": {"phase": phase, "containerStatuses": [ended], **status}})
-        with contextlib.suppress(CommandError):  # it may be gone already
-            self.stage.kubectl(
-                *("patch", "pod", pod, "-n", NAMESPACE, "--subresource=status", "--type=merge", "-p", patch)
-            )
+        with contextlib.suppress(LabError):  # it may be gone already
+            self._say(pod, {"phase": phase, "containerStatuses": [ended], **status})
+
+    def _say(self, pod: str, status: dict[str, Any]) -> None:
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}/status"
+        self.stage.control_plane.api.merge(path, {"status": status})
 
     def _list(self, kind: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.stage.read(f"/api/v1/namespaces/{NAMESPACE}/{kind}")["items"]

@@ -62,8 +62,8 @@ class KubernetesReader:
 
     ``nodes`` are names of the inventory, found as an apply finds them (``machines``); None: every Node that has a
     record or GPUs, that a stack selects or that the engine speaks of, by its own name. ``stacks`` reads the GpuStacks,
-    where they are to be shown, by the labels of Nodes, and says why they cannot be read. ``daemons`` are what is declared
-    of nodes otherwise.
+    where they are to be shown, by the labels of Nodes, and says why they cannot be read. ``daemons`` are what
+    is declared of nodes otherwise.
     """
 
     def __init__(

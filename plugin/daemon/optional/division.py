@@ -121,9 +121,7 @@ class Division:
             self._path.unlink(missing_ok=True)
 
 
-def find_claimed(
-    state_folder: Path, declared: Sequence[str], inventory: Inventory, sys_root: Path
-) -> frozenset[str]:
+def find_claimed(state_folder: Path, declared: Sequence[str], inventory: Inventory, sys_root: Path) -> frozenset[str]:
     """Return what a `Division` finds, for those who only look."""
     try:
         remembered = _read_remembered(state_folder / _NAME, tuple(declared))

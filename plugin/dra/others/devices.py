@@ -126,7 +126,7 @@ def render_others(devices: Mapping[str, OtherDevice], records: Sequence[Record])
     A prepared claim has what it was given, whatever has been written about its devices since.
     """
     kept = _kept(records)
-    found = {}
+    found: dict[str, str] = {}
     for name, each in devices.items():
         if added := added_by(each.named):
             found |= dict([_current(name, added, kept)])

@@ -55,6 +55,9 @@ class Server:
         if request.verb == "delete":
             del self.slices[request.path.rpartition("/")[2]]
             return {}
+        return self.write(request)
+
+    def write(self, request: Request) -> dict[str, Any]:
         assert request.verb in ("create", "update")
         if not self.may_write:
             raise ClusterError("no rule allows it", status=403)

@@ -1,8 +1,8 @@
 """Carries a removal out. A run that is killed anywhere is run again: what is done is found done.
 
-Order: claims are given back, by whoever has them → grapnel's own services stop → files of each service are given back together, and the service restarts with them →
-settings of GPUs → packages → programs and state → empty folders. What was there before is forgotten only after it was
-given back.
+Order: claims are given back → grapnel's own services stop → files of each service are given back together, and the
+service restarts with them → settings of GPUs → packages → programs and state → empty folders. What was there
+before is forgotten only after it was given back.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def _wait_for_claims(host: Host, clock: Clock) -> None:
         if clock.monotonic() >= until:
             more = f" and {len(claims) - _CLAIMS_SHOWN} more" if len(claims) > _CLAIMS_SHOWN else ""
             raise RemovalError(
-                f"claims are prepared on this node: {', '.join(claims[:_CLAIMS_SHOWN])}{more}. Their pods end only while "
-                "grapnel-node is there: end them, also those that a drain leaves alone, such as a DaemonSet's, and "
+                f"claims are prepared on this node: {', '.join(claims[:_CLAIMS_SHOWN])}{more}. Their pods end only "
+                "while grapnel-node is there: end them, also those that no drain evicts, such as a DaemonSet's, and "
                 "remove again (of a claim that is not in the cluster any more: docs/dra.md, What is kept)"
             )
         clock.sleep(_LOOK_S)

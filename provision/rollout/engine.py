@@ -91,6 +91,7 @@ class Engine:
         self._decision = Decision()
         self._stop = ""
         self._moved: set[str] = set()
+        self._put_back: set[str] = set()
         self._held: dict[str, datetime | None] = {}  # nodes on which a process held a GPU, and when pods were looked up
         self._failures: dict[str, Failure] = {}
         self._swapped: dict[str, NodeResult] = {}
@@ -108,6 +109,7 @@ class Engine:
         return RolloutResult(
             nodes=tuple(self._nodes.values()),
             moved=frozenset(self._moved),
+            put_back=frozenset(self._put_back),
             waiting=self._decision.waiting,
             stop=self._stop or self._decision.stop or "",
             failures=self._failures,
@@ -356,6 +358,7 @@ class Engine:
         is_pending = after.wants_to_begin or bool(after.obstacle)
         self._nodes[action.node] = after if is_pending else replace(after, wave=None)  # it has nothing to prove
         self._moved.discard(action.node)
+        self._put_back.add(action.node)
         why = f" as it was: {action.why}" if action.why else ": it begins again when it may be out of service"
         self._observe(Note(action.node, f"back in service{why}"))
 

@@ -113,8 +113,8 @@ class Record:
 
     ``kind`` is what the node is out of service for. For a reboot, ``boot`` names the boot that is to end: whoever goes
     on reboots the node only while it still is in that one. For another ``interface``, it is the one that the node is to
-    have instead of ``origin_interface``. ``upgraded_from`` is what the node had before its last upgrade, in the record
-    of a change that kept it.
+    have instead of ``origin_interface``. ``upgraded_from`` is what the node had before the upgrade to ``origin``, the
+    last one before this change.
     """
 
     phase: Phase
@@ -145,12 +145,13 @@ class Record:
 
     @property
     def before_upgrade(self) -> str:
-        """What the node had before its last upgrade, "" for no driver."""
-        return self.upgraded_from or self.origin
+        """What the node had before its last upgrade, "" for no driver. One that keeps the driver is none."""
+        is_kept = self.origin == self.target or (self.kind is not ChangeKind.DRIVER and not self.origin)
+        return (self.upgraded_from if is_kept else "") or self.origin
 
     @property
     def last_upgrade(self) -> Record | None:
-        """The record of the upgrade before a change that kept the driver, as far as this one remembers it."""
+        """The record of the upgrade before this change, as far as this one remembers it."""
         done, began = Phase.DONE, self.began
         upgrade = Record(phase=done, target=self.origin, origin=self.upgraded_from, began=began, since=began)
         return upgrade if self.upgraded_from else None
@@ -265,6 +266,7 @@ class Record:
             self,
             target=upgraded_to or self.target,
             origin=self.target,
+            upgraded_from="",
             origin_change=None,
             reason=f"{who} asked for it (`grapnel rollback`)",
             failed_in=None,

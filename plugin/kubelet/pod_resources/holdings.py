@@ -108,7 +108,8 @@ class HoldingsView:
         pace: Pace | None = None,
     ) -> None:
         self.held = Held(())
-        self._lately: tuple[tuple[float, Held], ...] = ()  # the last answers that listed anybody
+        self._listed_at: dict[DeviceAssignment, float] = {}  # of a moment ago as well, the newest first
+        self._recent = Held(())  # that is who had what
         self.problem = "the kubelet was not asked yet"
         self._ask = ask
         self._listed = listed
@@ -156,8 +157,8 @@ class HoldingsView:
 
     @property
     def known(self) -> Held | None:
-        """Who has which device, None while the kubelet has not said it once."""
-        return self.held if self._answered else None
+        """Who has which device, or was listed with it a moment ago; None while the kubelet has not said it once."""
+        return self._recent if self._answered else None
 
     @property
     def is_resting(self) -> bool:
@@ -217,8 +218,10 @@ class HoldingsView:
             return True  # overtaken by a newer one
         self._answered = question
         self.held = Held(assignments)
-        lately = (each for each in self._lately if each[0] + self._pace.starts_s > since)
-        self._lately = (*lately, *([(since, self.held)] if self.held else []))
+        lately = {each: at for each, at in self._listed_at.items() if at + self._pace.starts_s > since}
+        now = dict.fromkeys(assignments, since)
+        self._listed_at = {**now, **lately, **now}  # in this order: whoever has a device is named before who had it
+        self._recent = Held(self._listed_at)
         self._given = {each: at for each, at in self._given.items() if at + LISTED_S > since}
         self._listed(assignments, asked_at)
         return True
@@ -228,7 +231,7 @@ class HoldingsView:
         if not self._answered:
             return None
         new = any(device_of(each) in devices for each in self._given)
-        found = (who for _, held in reversed(self._lately) for each in devices if (who := held.any_of(each)))
+        found = (who for each in devices if (who := self._recent.any_of(each)))
         return next(found, "a pod of a moment ago" if new else "")
 
     def units_of(self, device: str) -> set[str] | None:
@@ -236,7 +239,7 @@ class HoldingsView:
         if not self._answered:
             return None
         new = {each for each in self._given if device_of(each) == device}
-        return new.union(*(held.units_of(device) for _, held in self._lately))
+        return new | self._recent.units_of(device)
 
     async def look_again(self) -> None:
         """Ask now; raises KubeletError where there is no answer, also the second time: a kubelet limits questions."""

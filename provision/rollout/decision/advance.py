@@ -91,12 +91,15 @@ def _in_place(node: NodeState, now: datetime) -> Record:
 
 
 def _upgraded_from(node: NodeState) -> str:
-    """Return what a node had before its last upgrade, which its next record keeps where the driver stays the same."""
+    """Return what a node had before the upgrade to what it has, which its next record keeps."""
     record = node.record
-    if record is None or node.kind is ChangeKind.DRIVER:
+    if record is None:
         return ""
-    is_upgraded = record.phase is Phase.DONE and record.origin != record.target in {node.origin, node.target}
-    return record.origin if is_upgraded else record.upgraded_from
+    has = {node.origin} if node.kind is ChangeKind.DRIVER else {node.origin, node.target}
+    if record.phase is Phase.DONE and record.origin != record.target in has:
+        return record.origin
+    is_kept = record.origin in has or (record.kind is not ChangeKind.DRIVER is not node.kind)
+    return record.upgraded_from if is_kept else ""
 
 
 def advance(node: NodeState, record: Record, now: datetime, began: datetime, domain: Domain | None = None) -> Move:

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 class RolloutResult:
     """How a rollout ended.
 
-    ``moved`` are the nodes that it acted on, ``failures`` and ``swapped`` what its steps returned, ``stop`` why no
-    further node began. ``is_handed_over``: whoever had it run goes on at once, from where it has left the nodes.
+    ``moved`` are the nodes that it acted on, ``put_back`` those whose change it took back, ``failures`` and ``swapped``
+    what its steps returned, ``stop`` why no further node began. ``is_handed_over``: whoever had it run goes on at once,
+    from where it has left the nodes.
     """
 
     nodes: tuple[NodeState, ...]
@@ -32,6 +33,7 @@ class RolloutResult:
     swapped: Mapping[str, NodeResult]
     ended: datetime
     is_handed_over: bool = False
+    put_back: frozenset[str] = frozenset()
 
 
 APPLY = "grapnel apply"
@@ -83,7 +85,7 @@ def _untouched(state: NodeState, rollout: RolloutResult, *, canceled: bool) -> N
     upgrade = None if record is None or record.phase.is_in_service else _upgrade(state, record, rollout)
     # Put back with what it has. One that was abandoned on its way may get another driver, and offers no GPU yet.
     # Nothing is remembered then, or the upgrade before what it was to be changed for.
-    is_put_back = record is None or (record.phase is Phase.DONE and record.kind is not state.kind)
+    is_put_back = record is None or (record.phase is Phase.DONE and state.name in rollout.put_back)
     if state.is_as_declared and is_put_back and not (canceled or state.is_released):
         return NodeResult(state.name, Status.UNCHANGED, note="is back in service: it has what is declared")
     is_skipped = state.view.is_skipped and upgrade is None and not canceled

@@ -36,7 +36,9 @@ def part_of(driver: Driver, record: Record | None) -> Part:
     if record is None:
         return Part.NONE
     if record.phase is Phase.RETURNED and record.kind is ChangeKind.DRIVER:
-        return Part.RETURNED if is_declared(driver, record.target) else Part.NONE
+        if is_declared(driver, record.target):
+            return Part.RETURNED
+        return Part.NONE if record.is_returning else part_of(driver, record.last_upgrade)  # it was not touched
     if not record.phase.is_in_service and record.kind not in _NOT_OF_VERSIONS:
         return Part.TO_RETURN
     before = record.before_upgrade

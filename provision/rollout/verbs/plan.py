@@ -326,7 +326,7 @@ def _is_still_there(record: Record, facts: NodeFacts) -> bool:
 
 def _leads_before(record: Record, facts: NodeFacts) -> bool:
     """Tell whether what the node goes back to is what it had before an upgrade that a later change has kept."""
-    return bool(record.upgraded_from) and facts.driver.back == record.upgraded_from
+    return record.before_upgrade != record.origin and facts.driver.back == record.before_upgrade
 
 
 def _returning(view: NodeView, record: Record, facts: NodeFacts, drain: DrainPolicy) -> NodeState:

@@ -18,6 +18,7 @@ from provision.apply.model import Status
 from provision.rollout.adapters import Adapters
 from provision.rollout.decision.outcome import results_of
 from provision.rollout.decision.policy import DrainPolicy, Policy
+from provision.rollout.decision.undoing import Part, part_of
 from provision.rollout.engine import Engine
 from provision.rollout.interface.instructions import Instructions
 from provision.rollout.interface.progress import PhaseEntered
@@ -37,13 +38,14 @@ from tests.provision.rollout.fakes import (
     view,
 )
 from tests.provision.rollout.moves import move
+from tests.provision.samples import make_stack
 
 if TYPE_CHECKING:
     from provision.apply.model import NodeResult
     from provision.rollout.decision.snapshot import NodeState
     from provision.rollout.interface.progress import RolloutProgress
 
-NEWER = "570.10"
+OLDER, NEWER = "525.147.05", "570.10"
 EVICT_ALL = DrainPolicy()
 FIRST = DrainPolicy(waits=True)  # nodes wait for jobs, of which there are none
 STEPS = (Phase.RELEASE, Phase.SWAP, Phase.VERIFY, Phase.RESUME, Phase.ROLLBACK)
@@ -139,6 +141,25 @@ def n1_in(phase: Phase, *, kills: bool) -> tuple[Fleet, FakeNode]:
     assert node.record.phase is phase, "nothing further has begun"
     assert node.touched.count(phase) == (phase in STEPS and not kills)
     return found, node
+
+
+@pytest.mark.parametrize("why", ["declared again", "called off"])
+@pytest.mark.parametrize(("phase", "kills"), [*product(BEFORE_SWAP, (False, True))], ids={True: "ended"}.get)
+def test_an_upgrade_that_is_taken_back_hides_none_before_it(phase: Phase, why: str, *, kills: bool) -> None:
+    """The node was in service as before, and `rollback` knew of no upgrade any more."""
+    found = fleet("n1", kills=kills)
+    node = found.cluster.nodes["n1"]
+    node.record = record(Phase.DONE, target=OLD, origin=OLDER)
+    for _ in range(2):
+        found.run_until(phase, "n1")
+        assert node.record is not None
+        assert node.record.phase is phase
+        if why == "called off":
+            found.go_on(NEW, Instructions(called_off={"n1": "its GpuStack was deleted"}))
+        else:
+            assert found.go_on(OLD)["n1"].status in {Status.UNCHANGED, Status.CONVERGED}
+        assert (node.driver, node.is_cordoned) == (OLD, False)
+        assert part_of(make_stack(driver={"version": OLD}).driver, node.record) is Part.TO_RETURN
 
 
 def swaps(node: FakeNode) -> int:

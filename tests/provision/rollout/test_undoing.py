@@ -39,6 +39,8 @@ from tests.provision.rollout.machines import BACK, BEFORE, CHANGED, FORWARD, OLD
         (RETURNED, Part.RETURNED),
         (record(Phase.RETURNED, is_returning=True), Part.RETURNED),
         (record(Phase.RETURNED, target=OLD, origin=OLDER, is_returning=True), Part.NONE),
+        (record(Phase.RETURNED, target="570.10", origin=NEW, upgraded_from=OLD), Part.TO_RETURN),  # nothing was done
+        (record(Phase.DONE, target=NEW, origin=NEW, upgraded_from=OLD), Part.TO_RETURN),  # verified as it was
     ],
 )
 def test_a_record_and_the_declaration_tell_what_a_node_has_to_do_with_it(remembered: Record | None, part: Part) -> None:
@@ -209,22 +211,28 @@ def test_further_is_a_word_of_its_own() -> None:
     assert planned.targets == {"n1": OLDER}
 
 
+@pytest.mark.parametrize("upgraded_from", ["", OLDER])
 @pytest.mark.parametrize("phase", [Phase.CORDON, Phase.DRAIN])
-def test_a_node_that_an_upgrade_has_not_touched_yet_is_put_back_at_once(phase: Phase) -> None:
-    found = machines(n1=record(phase, origin_change=BEFORE))
+def test_a_node_that_an_upgrade_has_not_touched_yet_is_put_back_at_once(phase: Phase, upgraded_from: str) -> None:
+    before = record(phase, origin_change=BEFORE, upgraded_from=upgraded_from)
+    found = machines(n1=before)
     found.loaded["n1"] = OLD
 
     assert go_back(found) == {"n1": "returned"}
 
     assert (found.returned, found.fleet.nodes["n1"].verbs) == ([], [])
     node = found.cluster.nodes["n1"]
-    assert (node.record, node.is_cordoned) == (None, False)
+    assert (node.record, node.is_cordoned) == (before.last_upgrade, False)
 
 
+@pytest.mark.parametrize("upgraded_from", ["", OLDER])
 @pytest.mark.parametrize("phase", [Phase.RELEASE, Phase.FAILED])
-def test_a_node_that_an_upgrade_has_not_changed_yet_is_verified_and_put_back_as_it_is(phase: Phase) -> None:
+def test_a_node_that_an_upgrade_has_not_changed_yet_is_verified_and_put_back_as_it_is(
+    phase: Phase, upgraded_from: str
+) -> None:
     """A `back` would have undone the upgrade before."""
-    found = machines(n1=record(phase, origin_change=BEFORE, failed_in=Phase.DRAIN if phase is Phase.FAILED else None))
+    failed_in = Phase.DRAIN if phase is Phase.FAILED else None
+    found = machines(n1=record(phase, origin_change=BEFORE, failed_in=failed_in, upgraded_from=upgraded_from))
     found.loaded["n1"] = OLD
 
     assert go_back(found) == {"n1": "returned"}

@@ -10,8 +10,11 @@ import pytest
 from lab.kubelet import INIT, SIDECAR, AllocationRefused, Container
 from plugin.base.errors import KubeletError
 from plugin.base.log import Logger
+from plugin.devices.resources import OfferRules, plan_offers
+from plugin.kubelet.hold_back import hold_back
 from plugin.kubelet.pod_resources.attribution import DeviceAssignment, PodContainer
 from plugin.kubelet.pod_resources.holdings import DOUBT_S, Held, HoldingsView, Pace
+from tests.plugin.devices.test_resources import EVERY, inventory, sliced
 from tests.plugin.fakes import gpu
 from tests.plugin.kubelet_pods import NodeOfPods, pod, unreachable
 
@@ -385,3 +388,26 @@ def test_a_kubelet_that_starts_and_lists_nobody_frees_no_device_for_claims() -> 
 
     had: tuple[str, set[str]] = "default/first as nvidia.com/gpu", {A}
     assert asyncio.run(scenario()) == [(None, None), had, had, had, had, ("", set())]
+
+
+def test_a_gpu_that_a_pod_has_whole_is_in_no_shares_while_a_kubelet_that_starts_lists_nobody() -> None:
+    """Sharing was declared while the pod ran; a kubelet that was restarted then was shown shares that are free."""
+    shares = plan_offers(inventory(gpu(0)), OfferRules(EVERY, shares=(sliced(replicas=3),)))
+
+    async def scenario() -> list[bool]:
+        answers = iter([(given("first", A),), (), ()])
+
+        async def ask(_deadline_s: float) -> tuple[DeviceAssignment, ...]:
+            return next(answers)
+
+        loop = asyncio.get_running_loop()
+        view = HoldingsView(ask, lambda _given, _at: None, lambda: False, Logger())
+        waits = []
+        for after_s in (0.0, 3.0, 9.0):
+            now = loop.time()
+            loop.time = lambda now=now, after_s=after_s: now + after_s  # type: ignore[method-assign]
+            assert await view.ask_now(1.0)
+            waits.append(bool(hold_back(shares, view.known, {}).waits))
+        return waits
+
+    assert asyncio.run(scenario()) == [True, True, False]

@@ -90,8 +90,9 @@ class Invariants:
         if state.is_unwritten:  # it was registered again; what is remembered of it goes on
             seen = replace(seen, record=state.record)
         self.hold_others_cordon(machine, cordoned)
-        if record is None:
+        if record is None or (seen.record is not None and record == seen.record.last_upgrade):
             self.forget(machine, seen.record)
+            hold(record is None or machine.driver == record.target, f"{node} is told to be {record} again")
             return
         was = None if seen.record is None else seen.record.phase
         is_again = was is record.phase  # a node that somebody uncordoned is cordoned again

@@ -6,8 +6,10 @@ No memory is shared through it: it is what the node daemon asks, at the places w
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SERVICE: Final = "/system.slice/nvidia-imex.service"
 READY: Final = "READY"

@@ -7,6 +7,7 @@ a domain's status. It is replaced on the version that was read, so of two that b
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from urllib.parse import quote
 
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
     from provision.cluster.kubernetes.api.client import Api
     from provision.controller.domains.decide import Ledger
-    from provision.controller.domains.objects import Place
 
 LEDGER: Final = "grapnel-compute-domains"
 _KEY: Final = "cliques.json"
@@ -49,7 +49,6 @@ _SOON_S: Final = 10.0  # while a clique waits for its nodes to be free, or somet
 _LATER_S: Final = 60.0  # where the cluster has no ComputeDomains
 _REST_S: Final = 0.2
 _PATIENCE_S: Final = 5.0
-T = TypeVar("T", bound="_Named")
 V = TypeVar("V")
 
 
@@ -57,9 +56,7 @@ class _Named(ApiObject, frozen=True, kw_only=True):
     metadata: Metadata
 
 
-class ConfigMap(_Named, frozen=True, kw_only=True):
-    """A ConfigMap."""
-
+class _ConfigMap(_Named, frozen=True, kw_only=True):
     data: dict[str, str] = {}
 
 
@@ -114,7 +111,9 @@ class DomainDesk:
         self._places = _Book(place_of, self._wake.set)
         self._thread = threading.Thread(target=self._run, name="compute domains", daemon=True)
         self._addresses: dict[str, str] = {}
+        self._made_s: dict[str, float] = {}  # when the template of a domain was seen last, by its uid
         self._told = ""
+        self._waiting: dict[str, str] = {}  # why a clique is not free yet
 
     def start(self) -> None:
         """Begin."""
@@ -133,7 +132,9 @@ class DomainDesk:
                 if self._is_served():
                     self._follow()
             except ClusterError as error:
-                self._tell(f"{error.message}{f' ({error.hint})' if error.hint else ''}")
+                self._tell(_words(error))
+            except Exception as error:  # noqa: BLE001 - a thread that nobody waits for: no domain would be served
+                self._tell(f"bug: {error!r:.256}; please report it")
             self._stop.wait(_LATER_S if self._told else 0)
 
     def _tell(self, text: str) -> None:
@@ -165,12 +166,11 @@ class DomainDesk:
                 for watcher in watchers:
                     watcher.check()
                 try:
-                    is_waiting = self._round()
+                    self._round()
                     self._tell("")
                 except ClusterError as error:
-                    self._tell(f"{error.message}{f' ({error.hint})' if error.hint else ''}")
-                    is_waiting = True
-                self._wake.wait(_SOON_S if is_waiting else _AGAIN_S)
+                    self._tell(_words(error))
+                self._wake.wait(_SOON_S if self._waiting or self._told else _AGAIN_S)
                 self._stop.wait(_REST_S)
         finally:
             for watcher in watchers:
@@ -178,17 +178,13 @@ class DomainDesk:
             for watcher in watchers:
                 watcher.join()
 
-    def _round(self) -> bool:
-        """Bring everything to where it has to be; returns whether a clique waits to be free. Raises ClusterError."""
+    def _round(self) -> None:
+        """Bring everything to where it has to be. Raises ClusterError."""
         domains = {each.metadata.uid: each for each in self._domains.all()}
         wishes, places = self._wishes.all(), {each.node: each for each in self._places.all()}
-        found = None
-        if not domains and not places and (found := self._read()) is None:
-            return False
-        found = found or self._read()
+        found = self._read()
         before: Ledger = {} if found is None else _decode(found)
-        ledger, waiting = self._without_free(before, domains)
-        decision = admit(ledger, domains, wishes, places)
+        decision = admit(self._without_free(before, domains), domains, wishes, places)
         if decision.ledger != before:
             self._write(found, decision.ledger)
         for uid, domain in domains.items():
@@ -200,13 +196,14 @@ class DomainDesk:
             status = status_of(domain, decision, places, addresses, trouble)
             if status != domain.status:
                 self._write_status(domain, status)
-        return bool(waiting)
+        self._made_s = {uid: made_s for uid, made_s in self._made_s.items() if uid in domains}
 
-    def _without_free(self, ledger: Ledger, domains: Mapping[str, ComputeDomain]) -> tuple[Ledger, Ledger]:
-        """Return the cliques that are still somebody's, and those of them that wait for nodes of a domain of before."""
+    def _without_free(self, ledger: Ledger, domains: Mapping[str, ComputeDomain]) -> Ledger:
+        """Return the cliques that are still somebody's: of a domain that is there, or that has nodes which are not free."""
         left = {clique: hold for clique, hold in left_by(ledger, domains).items() if self._is_gone(hold)}
         if not left:
-            return ledger, {}
+            self._waiting = {}
+            return ledger
         # Only now: what these say was true after the domain was gone, so no node can have begun with it since.
         slices = self._api.list_all(_SLICES, DescribedSlice, selector=_OF_DRIVER)
         fresh = {place.node: place for each in slices if (place := place_of(each)) is not None}
@@ -214,9 +211,11 @@ class DomainDesk:
         for clique, hold in left.items():
             gone = {node for node in hold.nodes if node not in fresh and self._read_node(node) is None}
             if why := why_not_free(hold, fresh, gone):
-                waiting[clique] = hold
-                self._say(f"clique {clique} of ComputeDomain {hold.namespace}/{hold.name}, which is gone: {why}")
-        return {clique: hold for clique, hold in ledger.items() if clique not in left or clique in waiting}, waiting
+                waiting[clique] = why
+                if self._waiting.get(clique) != why:
+                    self._say(f"clique {clique} of ComputeDomain {hold.namespace}/{hold.name}, which is gone: {why}")
+        self._waiting = waiting
+        return {clique: hold for clique, hold in ledger.items() if clique not in left or clique in waiting}
 
     def _is_gone(self, hold: Hold) -> bool:
         """Tell whether a domain is gone, or going, by the API's own word."""
@@ -229,6 +228,9 @@ class DomainDesk:
 
     def _template(self, domain: ComputeDomain) -> str:
         """Make the ResourceClaimTemplate of a domain; returns why it has none, "" where it has."""
+        uid, now_s = domain.metadata.uid, time.monotonic()
+        if now_s - self._made_s.get(uid, -_AGAIN_S) < _AGAIN_S:
+            return ""
         name = domain.spec.channel.resource_claim_template.name
         path = f"{_DRA}/namespaces/{quote(domain.metadata.namespace, safe='')}/resourceclaimtemplates"
         try:
@@ -241,10 +243,12 @@ class DomainDesk:
                 )
             except StatusError:
                 return f"ResourceClaimTemplate {name} was made by somebody else just now"
-            return ""
-        owner = found.metadata.controller
-        is_own = owner is not None and owner.uid == domain.metadata.uid
-        return "" if is_own else f"ResourceClaimTemplate {name} is there already, and is not of this ComputeDomain"
+        else:
+            owner = found.metadata.controller
+            if owner is None or owner.uid != uid:
+                return f"ResourceClaimTemplate {name} is there already, and is not of this ComputeDomain"
+        self._made_s[uid] = now_s
+        return ""
 
     def _write_status(self, domain: ComputeDomain, status: Mapping[str, Any]) -> None:
         """Replace the status of the domain of that uid; one that is gone meanwhile needs none."""
@@ -257,15 +261,15 @@ class DomainDesk:
         except StatusError:
             return
 
-    def _read(self) -> ConfigMap | None:
+    def _read(self) -> _ConfigMap | None:
         try:
             return self._acting.call(
-                Request(method="GET", path=f"{self._maps}/{LEDGER}"), ConfigMap, expected=(NOT_FOUND,)
+                Request(method="GET", path=f"{self._maps}/{LEDGER}"), _ConfigMap, expected=(NOT_FOUND,)
             )
         except StatusError:
             return None
 
-    def _write(self, found: ConfigMap | None, ledger: Ledger) -> None:
+    def _write(self, found: _ConfigMap | None, ledger: Ledger) -> None:
         """Remember whose cliques are; raises ClusterError, also where somebody else has written meanwhile."""
         metadata = {"name": LEDGER} | ({} if found is None else {"resourceVersion": found.metadata.resource_version})
         body = {
@@ -291,7 +295,11 @@ class DomainDesk:
             return None
 
 
-def _decode(found: ConfigMap) -> Ledger:
+def _words(error: ClusterError) -> str:
+    return f"{error.message}{f' ({error.hint})' if error.hint else ''}"
+
+
+def _decode(found: _ConfigMap) -> Ledger:
     """Return whose cliques are; raises ClusterError: who has which is not guessed."""
     try:
         return msgspec.json.decode(found.data.get(_KEY, "{}"), type=dict[str, Hold])

@@ -16,7 +16,6 @@ import msgspec
 from provision.cluster.kubernetes.api.client import CONFLICT, NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import MERGE_PATCH, Request, StatusError
 from provision.cluster.kubernetes.objects.claims import DescribedSlice
-from provision.cluster.kubernetes.objects.core import ApiObject, Metadata
 from provision.cluster.kubernetes.objects.nodes import Node
 from provision.cluster.kubernetes.watch.informer import NODES
 from provision.cluster.kubernetes.watch.watcher import Source, Watcher
@@ -27,6 +26,8 @@ from provision.controller.domains.objects import (
     GROUP,
     ChannelClaim,
     ComputeDomain,
+    ConfigMap,
+    Owned,
     place_of,
     template_of,
     wish_of,
@@ -50,14 +51,6 @@ _LATER_S: Final = 60.0  # where the cluster has no ComputeDomains
 _REST_S: Final = 0.2
 _PATIENCE_S: Final = 5.0
 V = TypeVar("V")
-
-
-class _Named(ApiObject, frozen=True, kw_only=True):
-    metadata: Metadata
-
-
-class _ConfigMap(_Named, frozen=True, kw_only=True):
-    data: dict[str, str] = {}
 
 
 class _Book(Generic[V]):
@@ -199,7 +192,7 @@ class DomainDesk:
         self._made_s = {uid: made_s for uid, made_s in self._made_s.items() if uid in domains}
 
     def _without_free(self, ledger: Ledger, domains: Mapping[str, ComputeDomain]) -> Ledger:
-        """Return the cliques that are still somebody's: of a domain that is there, or that has nodes which are not free."""
+        """Return the cliques that are still somebody's: of a domain that is there, or whose nodes are not free."""
         left = {clique: hold for clique, hold in left_by(ledger, domains).items() if self._is_gone(hold)}
         if not left:
             self._waiting = {}
@@ -235,7 +228,7 @@ class DomainDesk:
         path = f"{_DRA}/namespaces/{quote(domain.metadata.namespace, safe='')}/resourceclaimtemplates"
         try:
             request = Request(method="GET", path=f"{path}/{quote(name, safe='')}")
-            found = self._acting.call(request, _Named, expected=(NOT_FOUND,))
+            found = self._acting.call(request, Owned, expected=(NOT_FOUND,))
         except StatusError:
             try:
                 self._acting.call(
@@ -261,15 +254,15 @@ class DomainDesk:
         except StatusError:
             return
 
-    def _read(self) -> _ConfigMap | None:
+    def _read(self) -> ConfigMap | None:
         try:
             return self._acting.call(
-                Request(method="GET", path=f"{self._maps}/{LEDGER}"), _ConfigMap, expected=(NOT_FOUND,)
+                Request(method="GET", path=f"{self._maps}/{LEDGER}"), ConfigMap, expected=(NOT_FOUND,)
             )
         except StatusError:
             return None
 
-    def _write(self, found: _ConfigMap | None, ledger: Ledger) -> None:
+    def _write(self, found: ConfigMap | None, ledger: Ledger) -> None:
         """Remember whose cliques are; raises ClusterError, also where somebody else has written meanwhile."""
         metadata = {"name": LEDGER} | ({} if found is None else {"resourceVersion": found.metadata.resource_version})
         body = {
@@ -299,7 +292,7 @@ def _words(error: ClusterError) -> str:
     return f"{error.message}{f' ({error.hint})' if error.hint else ''}"
 
 
-def _decode(found: _ConfigMap) -> Ledger:
+def _decode(found: ConfigMap) -> Ledger:
     """Return whose cliques are; raises ClusterError: who has which is not guessed."""
     try:
         return msgspec.json.decode(found.data.get(_KEY, "{}"), type=dict[str, Hold])

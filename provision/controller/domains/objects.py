@@ -69,6 +69,19 @@ class ComputeDomain(ApiObject, frozen=True, kw_only=True):
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
 
+class Owned(ApiObject, frozen=True, kw_only=True):
+    """Any object, of which matters who manages it."""
+
+    metadata: Metadata
+
+
+class ConfigMap(ApiObject, frozen=True, kw_only=True):
+    """A ConfigMap."""
+
+    metadata: Metadata
+    data: dict[str, str] = {}
+
+
 class ClaimOpaque(ApiObject, frozen=True, kw_only=True):
     """What a driver is told, in whatever form."""
 

@@ -158,6 +158,7 @@ class Controller:
                 watcher.start()
             while not self._stop.is_set():
                 self._tenure.check()
+                domains.check()
                 if self._are_fresh(watchers):
                     self._turn(reports, publisher)
                 self._rest()

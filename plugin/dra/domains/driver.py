@@ -27,12 +27,12 @@ from plugin.dra.domains.decision import (
     why_not_in,
     without_configs,
 )
-from plugin.dra.domains.imex import Imex, other_driver
 from plugin.dra.keeper import SliceKeeper
 from plugin.dra.registration import Registration
 from plugin.dra.service import ClaimService, Health, answer
 from plugin.dra.store import CdiFile, ClaimStore
 from plugin.publication.node_object.answers import NOT_FOUND
+from plugin.sharing.imex import Imex
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -135,7 +135,7 @@ class DomainDriver:
         if device is None:
             lacks = "IMEX channel 0" if self._place.clique else "NVLink clique that all its GPUs are in"
             return f"this node is in no ComputeDomain: it has no {lacks}"
-        if found := other_driver(self._config.kubelet_root):
+        if found := next(iter((self._config.kubelet_root / "plugins_registry").glob(f"{DRIVER}*.sock")), None):
             return f"{found}: another driver {DRIVER} serves this node"
         if self._config.settings.answers.imex.channels:
             return "imex.channelIDs gives the channel to every container with a gpu, whatever domain it is of"

@@ -112,6 +112,11 @@ class DomainDesk:
         """Begin."""
         self._thread.start()
 
+    def check(self) -> None:
+        """Raise ClusterError where it has come to an end by itself: nobody would serve a domain any more."""
+        if self._thread.ident is not None and not self._thread.is_alive():
+            raise ClusterError("what serves ComputeDomains has ended by a bug", hint="its traceback is in the log")
+
     def close(self) -> None:
         """Return when nothing more is done."""
         self._stop.set()
@@ -126,8 +131,6 @@ class DomainDesk:
                     self._follow()
             except ClusterError as error:
                 self._tell(_words(error))
-            except Exception as error:  # noqa: BLE001 - a thread that nobody waits for: no domain would be served
-                self._tell(f"bug: {error!r:.256}; please report it")
             self._stop.wait(_LATER_S if self._told else 0)
 
     def _tell(self, text: str) -> None:
@@ -295,7 +298,7 @@ def _words(error: ClusterError) -> str:
 def _decode(found: ConfigMap) -> Ledger:
     """Return whose cliques are; raises ClusterError: who has which is not guessed."""
     try:
-        return msgspec.json.decode(found.data.get(_KEY, "{}"), type=dict[str, Hold])
+        return msgspec.json.decode((found.data or {}).get(_KEY, "{}"), type=dict[str, Hold])
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise ClusterError(
             f"ConfigMap {LEDGER} cannot be read: {error}", hint="delete it when no pod has a claim of a ComputeDomain"

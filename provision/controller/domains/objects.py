@@ -76,10 +76,10 @@ class Owned(ApiObject, frozen=True, kw_only=True):
 
 
 class ConfigMap(ApiObject, frozen=True, kw_only=True):
-    """A ConfigMap."""
+    """A ConfigMap; without ``data`` there is none."""
 
     metadata: Metadata
-    data: dict[str, str] = {}
+    data: dict[str, str] | None = None
 
 
 class ClaimOpaque(ApiObject, frozen=True, kw_only=True):

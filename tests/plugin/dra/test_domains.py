@@ -8,7 +8,6 @@ import pytest
 
 from plugin.base.errors import ClaimError
 from plugin.devices.inventory import ControlNode, ImexChannel, Inventory
-from plugin.driver.topology.machine import Topology
 from plugin.dra.claims import ClaimName, find_results
 from plugin.dra.domains.decision import (
     DRIVER,
@@ -21,6 +20,7 @@ from plugin.dra.domains.decision import (
     without_configs,
 )
 from plugin.driver.topology.facts import NO_CLUSTER, GpuLinks, LinkFacts
+from plugin.driver.topology.machine import Topology
 
 UID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 CLAIM = ClaimName("team-a", "worker-0-channel-x7k2p", "9a0b7c6d-1e2f-4a3b-8c4d-5e6f7a8b9c0d")

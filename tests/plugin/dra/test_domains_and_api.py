@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lab.imex import READY, Imex
 from lab.kubelet import Kubelet
 from lab.kubelet.claims import DraKubelet, create_allocated, published
 from lab.machine.errors import CommandError
+from lab.nvml.imex import READY, Imex
 from plugin.dra.domains.decision import DRIVER
 from plugin.driver.snapshot import Snapshot
 from plugin.driver.topology.facts import GpuLinks, LinkFacts

@@ -10,7 +10,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from plugin.base.errors import ClaimError, MpsError
-from plugin.dra.domains.decision import DRIVER
 from plugin.sharing.mps.programs import run_program
 from plugin.system.durable import read_bounded
 
@@ -61,9 +60,3 @@ class Imex(NamedTuple):
                 groups = read_bounded(process / "cgroup", _MAX_BYTES).decode("utf-8", "replace").splitlines()
                 paths = [line.rpartition(":")[2] for line in groups]
                 yield SERVICE if f"/system.slice/{SERVICE}" in paths else next(iter(paths), "no group")
-
-
-def other_driver(kubelet_root: Path) -> str:
-    """Return the socket of another driver of this name on the node, "" where there is none."""
-    found = sorted((kubelet_root / "plugins_registry").glob(f"{DRIVER}*.sock"))
-    return str(next(iter(found), ""))

@@ -63,6 +63,7 @@ class PreparedDevice(NamedTuple):
     memory_bytes: int = 0  # what it has of a device whose memory is shared
     memory_number: int = 0  # tells it from other parts of that size of the same device
     edits: tuple[Edits, ...] | None = None
+    domain: str = ""  # uid of the ComputeDomain that has the node's IMEX channel
 
     @property
     def memory_part(self) -> MemoryPart:
@@ -97,6 +98,7 @@ def render_record(record: Record) -> str:
             "shares": each.shares,
             **({"memoryBytes": each.memory_bytes} if each.memory_bytes else {}),
             **({"memoryNumber": each.memory_number} if each.memory_number else {}),
+            **({"domain": each.domain} if each.domain else {}),
             **({} if each.sharing == AS_IT_IS else {"sharing": each.sharing.to_json()}),
             **({} if each.edits is None else {"edits": [_edits_to_json(*edits) for edits in each.edits]}),
         }
@@ -135,6 +137,7 @@ def _device(row: Mapping[str, object]) -> PreparedDevice:
         member(row, "memoryBytes", whole(1), 0),
         member(row, "memoryNumber", whole(1), 0),
         member(row, "edits", _edits, None),
+        member(row, "domain", _TEXT, ""),
     )
 
 

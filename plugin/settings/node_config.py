@@ -62,6 +62,7 @@ class NodeConfig:
     interface: str = DEVICE_PLUGIN  # by which GPUs are given to pods
     claims: tuple[str, ...] = ()  # GPUs that are given by claims, with BOTH: indices and UUIDs
     dynamic_mig: bool = False  # MIG devices are made for claims, on GPUs in MIG mode
+    compute_domains: bool = False  # the IMEX channel is given to claims of ComputeDomains
     in_pod: bool = False  # where no program of the host can be run: the file has no key for it
     hook_path: Path = Path("/usr/lib/grapnel/hook/grapnel-hook")
     hook_timeout_s: float = 30.0
@@ -145,6 +146,7 @@ KEYS = {
     "interface": "interface",
     "claims": "claims",
     "dynamicMig": "dynamic_mig",
+    "computeDomains": "compute_domains",
     "hookPath": "hook_path",
     "hookTimeoutSeconds": "hook_timeout_s",
     "devRoot": "dev_root",
@@ -260,6 +262,7 @@ _PARSERS: dict[str, Callable[[object], object]] = {
     "interface": _one_of(INTERFACES),
     "claims": _gpus,
     "dynamicMig": truth,
+    "computeDomains": truth,
     "hookPath": _path,
     "hookTimeoutSeconds": _seconds(1, 600),
     "devRoot": _path,
@@ -325,6 +328,8 @@ def _contradictions(values: Mapping[str, Any]) -> Iterator[str]:
         yield "claims needs interface: both: it divides the GPUs between two interfaces"
     if values.get("dynamicMig") and interface != DRA:
         yield "dynamicMig needs interface: dra: the device plugin offers MIG devices that are there"
+    if values.get("computeDomains") and interface == DEVICE_PLUGIN:
+        yield "computeDomains needs interface: dra, or both: a ComputeDomain gives its channel by claims"
 
 
 def read_config(path: Path) -> NodeConfig:

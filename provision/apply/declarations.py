@@ -65,7 +65,8 @@ class Declarations:
         declared = self.stacks[name].plugin
         if interface is not None:
             makes = declared.dynamic_mig and interface is GpuInterface.DRA  # which the device plugin would refuse
-            plugin = msgspec.structs.replace(declared, interface=interface, dynamic_mig=makes)
+            joins = declared.compute_domains and interface.has_claims
+            plugin = msgspec.structs.replace(declared, interface=interface, dynamic_mig=makes, compute_domains=joins)
             self.stacks[name] = msgspec.structs.replace(self.stacks[name], plugin=plugin)
         try:
             yield

@@ -25,6 +25,7 @@ from provision.controller.decision.blockers import blockers_of
 from provision.controller.decision.choice import Order, choose, with_way_back
 from provision.controller.decision.fingerprint import of_stack
 from provision.controller.decision.leaving import leave
+from provision.controller.domains.desk import DomainDesk
 from provision.controller.marker import Marker
 from provision.controller.nodes import NodeBook
 from provision.controller.publication.board import Board
@@ -64,7 +65,8 @@ class Controller:
 
     ``make_dependencies`` makes what the rounds of one stack act through, of the hold on the lease that its cluster is
     to have. ``node`` is the Node that its pod is on; whoever runs it elsewhere leaves it out. ``secret_hosts`` says
-    with which hosts Secrets of its pod may be used.
+    with which hosts Secrets of its pod may be used. ``domains_in`` is the namespace in which it remembers whose cliques
+    are; empty: it serves no ComputeDomains.
     """
 
     def __init__(
@@ -76,9 +78,10 @@ class Controller:
         say: Callable[[str], None],
         node: str = "",
         secret_hosts: SecretHosts = NOWHERE,
+        domains_in: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._node = node
+        self._node, self._domains_in = node, domains_in
         self._api, self._make_dependencies, self._holder, self._say, self._clock = (
             api,
             make_dependencies,
@@ -143,15 +146,19 @@ class Controller:
         desk = TenancyDesk(acting, wake=self._wake.set, say=self._say, clock=self._clock)
         events = EventWriter(acting, self._say)
         publisher = Publisher(self._api, self._stacks, self._board, events, desk, self._say, self._clock, self._node)
+        domains = DomainDesk(self._api, acting, self._domains_in, say=self._say)
         watchers: list[Watcher[Any]] = [
             Watcher(self._api, Source(path=NODES, item=Node), self._nodes),
             Watcher(self._api, Source(path=STACKS, item=StackObject), self._stacks),
         ]
         try:
+            if self._domains_in:
+                domains.start()
             for watcher in watchers:
                 watcher.start()
             while not self._stop.is_set():
                 self._tenure.check()
+                domains.check()
                 if self._are_fresh(watchers):
                     self._turn(reports, publisher)
                 self._rest()
@@ -159,6 +166,7 @@ class Controller:
             raise ClusterError(error.message, hint=error.hint) from error
         finally:
             self.counts = Counts()
+            domains.close()
             self._end(watchers, reports)
             publisher.close()
 

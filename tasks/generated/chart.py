@@ -11,14 +11,14 @@ from typing import Final
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 CHART: Final = DEPLOY / "chart" / "grapnel"
-ROLES: Final = ("controller", "node", "node-claims", "operator", "telling", "tenancy", "uninstall")
+ROLES: Final = ("compute-domains", "controller", "node", "node-claims", "operator", "telling", "tenancy", "uninstall")
 
 
 def copies() -> dict[Path, Path]:
     """Return which file of `deploy` each file below `files` of the chart is a copy of."""
     files = CHART / "files"
     return {
-        files / "gpustacks.yaml": DEPLOY / "crd" / "gpustacks.yaml",
+        **{files / path.name: path for path in sorted(DEPLOY.joinpath("crd").glob("*.yaml"))},
         **{files / "dra" / path.name: path for path in sorted(DEPLOY.joinpath("dra").glob("*.yaml"))},
         files / "daemonset" / "grapnel-node.yaml": DEPLOY / "daemonset" / "grapnel-node.yaml",
         **{files / "rbac" / f"{name}.yaml": DEPLOY / "rbac" / f"{name}.yaml" for name in ROLES},

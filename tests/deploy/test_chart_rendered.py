@@ -310,6 +310,24 @@ def test_the_policy_on_slices_is_that_of_kubectl_unless_nobody_wants_it() -> Non
     assert made("--set", "dra.slicePolicy=false") == {}
 
 
+def test_compute_domains_are_served_where_they_are_wanted_with_what_kubectl_applies() -> None:
+    def made(*words: str) -> dict[tuple[str, str], Any]:
+        return {(each["kind"], each["metadata"]["name"]): each for each in objects(template(*IMAGE, *words))}
+
+    own = ("crd/computedomains.yaml", "dra/domainclass.yaml", "rbac/compute-domains.yaml")
+    applied = [each for path in own for each in objects(DEPLOY.joinpath(path).read_text())]
+    without, found = made(), made("--set", "dra.computeDomains=true")
+    assert {*found} - {*without} == {(each["kind"], each["metadata"]["name"]) for each in applied}
+    for each in applied:
+        there = found[each["kind"], each["metadata"]["name"]]
+        assert (there.get("spec"), there.get("rules")) == (each.get("spec"), each.get("rules"))
+    for rendered, is_served in ((without, False), (found, True)):
+        controller = rendered["Deployment", "grapnel-controller"]["spec"]["template"]["spec"]["containers"][0]
+        assert ("--compute-domains" in controller["args"]) is is_served
+    (group,) = found["ClusterRoleBinding", "grapnel-node-compute-domains"]["subjects"]
+    assert (group["kind"], group["name"]) == ("Group", "system:nodes")
+
+
 @pytest.mark.parametrize("name", ["", "example.com/gpu"])
 def test_the_resource_that_stands_for_a_claim_is_another_one_or_none(name: str) -> None:
     found = device_classes("--set", "dra.deviceClasses=true", "--set", f"dra.extendedResourceName={name}")

@@ -14,7 +14,7 @@ from plugin.devices.resources import OfferRules, plan_offers
 from plugin.driver.reading import Reading, XidEvent
 from plugin.driver.snapshot import GpuFacts, LostGpu, MigFacts, MigSize, Snapshot
 from plugin.driver.telemetry import GpuProcess, GpuTelemetry
-from plugin.driver.topology.facts import Nic, Place
+from plugin.driver.topology.facts import GpuLinks, LinkFacts, Nic, Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,6 +92,7 @@ class FileSource:
             tuple(_gpu_of(found) for found in state["gpus"]),
             tuple(LostGpu(**found) for found in state["lost"]),
             state.get("cuda_version", ""),
+            links=LinkFacts(tuple(GpuLinks(each["uuid"], fabric=each["fabric"]) for each in state["links"]["gpus"])),
         )
 
     def read_health(self) -> dict[str, Reading]:

@@ -1,6 +1,7 @@
 """Gives GPUs away by dynamic resource allocation, where node.json says so or claims of before are still prepared.
 
-In front of `plugin.dra`, which is imported only then. `others` does the same for other devices.
+In front of `plugin.dra`, which is imported only then. `others` does the same for other devices, `domains` for IMEX
+channels.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugin.base.documents import read_object
+from plugin.daemon.optional.domain_claims import DomainClaims
 from plugin.daemon.optional.other_claims import OtherClaims, where_of
 from plugin.devices.inventory import without_driver
 from plugin.kubelet.pod_resources.attribution import CLAIM
@@ -70,6 +72,7 @@ class Claims:
         self._spawn = spawn
         self._log = logger
         self.others = OtherClaims(history, spawn, logger)
+        self.domains = DomainClaims(history, smi, spawn, logger)
         self._driver: Driver | None = None
         self._config: NodeConfig | None = None
         self._made_for: tuple[object, ...] = ()
@@ -103,9 +106,10 @@ class Claims:
     def problem(self) -> str:
         """What `settled` waits for; "" once it is so."""
         is_offering = self._config is not None and self._config.has_claims
+        beside = self.others.problem or self.domains.problem
         if self._driver is None:
-            return "claims are not served yet" if is_offering else self.others.problem
-        return self._driver.problem(is_offered=is_offering) or self.others.problem
+            return "claims are not served yet" if is_offering else beside
+        return self._driver.problem(is_offered=is_offering) or beside
 
     @property
     def division_problems(self) -> tuple[str, ...]:
@@ -131,6 +135,7 @@ class Claims:
             self._driver = self._start(config)
         self._divide(before, config)
         await self.others.follow(config)
+        await self.domains.follow(config)
 
     def _divide(self, before: NodeConfig | None, config: NodeConfig) -> None:
         """Count the GPUs of a list that is another one by now; forget what is remembered where none is declared."""
@@ -208,6 +213,7 @@ class Claims:
 
     def show(self, config: NodeConfig, inventory: Inventory, plan: Callable[[], OfferPlan]) -> Inventory:
         """Publish this for claims; returns what is left to the device plugin. `plan` is what it would offer."""
+        self.domains.show(inventory)
         if self._driver is None:
             return inventory
         from plugin.dra.devices import find_shares
@@ -243,6 +249,7 @@ class Claims:
         if driver is not None:
             await driver.close()
         await self.others.close()
+        await self.domains.close()
 
 
 def _made_for(config: NodeConfig, where: tuple[str, str]) -> tuple[object, ...]:

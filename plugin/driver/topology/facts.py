@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+NO_CLUSTER = "00000000-0000-0000-0000-000000000000"  # of a fabric that ends with its machine
+
 
 class Remote(Enum):
     """What is at the other end of an NVLink."""

@@ -13,6 +13,7 @@ from plugin.devices.mig import SINGLE, why_invalid
 from plugin.devices.naming import NamePattern
 from plugin.devices.resources import UNDIVIDED, Division, OfferRules, find_divisions
 from plugin.devices.sharing import Strategy
+from plugin.driver.topology.facts import NO_CLUSTER
 from plugin.kubelet.list_size import plan_that_fits
 from plugin.publication.labels.gpus import GPU, fit, label_gpus, label_mig, products
 from plugin.publication.labels.vgpu import HostDriver
@@ -30,7 +31,6 @@ KERNEL_MODULE, ECC = OWN = ("grapnel.dev/driver.kernel-module", "grapnel.dev/gpu
 NO_RULES = OfferRules((NamePattern("*", GPU),))
 _NOT_OFFERED = Division(units=0)
 _MODES = {0x0300: "graphics", 0x0302: "compute"}
-_NO_CLUSTER = "00000000-0000-0000-0000-000000000000"
 _MIN_PARTS, _MAX_PARTS = 2, 3
 
 
@@ -167,5 +167,5 @@ def _clique(gpus: Sequence[GpuLinks]) -> dict[str, str]:
 
     An NVSwitch machine by itself has no cluster, and says so by a UUID of zeros.
     """
-    found = {gpu.fabric for gpu in gpus if gpu.fabric and not gpu.fabric.startswith(_NO_CLUSTER)}
+    found = {gpu.fabric for gpu in gpus if gpu.fabric and not gpu.fabric.startswith(NO_CLUSTER)}
     return {f"{GPU}.clique": fit(found.pop())} if len(found) == 1 else {}

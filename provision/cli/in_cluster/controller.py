@@ -103,7 +103,15 @@ def make_controller(args: argparse.Namespace, api: Api, secret_hosts: SecretHost
             listen=lambda cluster, stacks: _listen(cluster, stacks, args.holder),
         )
 
-    return Controller(api, dependencies, args.holder, say=_say, node=args.node, secret_hosts=secret_hosts)
+    return Controller(
+        api,
+        dependencies,
+        args.holder,
+        say=_say,
+        node=args.node,
+        secret_hosts=secret_hosts,
+        domains_in=args.namespace if args.compute_domains else "",
+    )
 
 
 def _open_cluster(api: Api, stacks: Mapping[str, StackSpec], held: Held, namespace: str) -> KubernetesCluster:

@@ -121,6 +121,11 @@ def _controller(parser: argparse.ArgumentParser) -> None:
         help="where tokens and keys below /etc/grapnel/controller/SECRET may be used: HOST or HOST:PORT; nowhere else",
     )
     parser.add_argument(
+        "--compute-domains",
+        action="store_true",
+        help="serve ComputeDomains: which of them has which NVLink clique, on nodes with plugin.computeDomains",
+    )
+    parser.add_argument(
         "--parallel",
         type=positive,
         default=CONTROLLER_PARALLEL,

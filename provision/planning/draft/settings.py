@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Setting = tuple[str, object, str]
 _KEYS: Final = (
     "interface", "resource", "kubeletRoot", "metricsAddress", "kubernetesApi", "labels", "nodeFeatureNamespace",
-    "memoryLimits", "memoryOveruse", "overuseGraceSeconds", "dynamicMig",
+    "memoryLimits", "memoryOveruse", "overuseGraceSeconds", "dynamicMig", "computeDomains",
 )  # fmt: skip
 
 

@@ -32,7 +32,8 @@ ENGINE_IS_SAID: Final = "another variable says which engine it is"
 K3S_OR_RKE2: Final = "k3s and RKE2 have the same socket: declare runtime.engine: k3s, or rke2"
 
 _DOMAINS: Final = (
-    "grapnel serves no ComputeDomains: let NVIDIA's DRA driver go on for them, with resources.gpus.enabled=false"
+    "declare `plugin.computeDomains: true` where nvidia-imex is a service of the host: docs/dra/domains.md; else let "
+    "NVIDIA's DRA driver go on for them, with resources.gpus.enabled=false"
 )
 _SHARES: Final = "`plugin.sharing` of the stack says how GPUs are shared, by claims as well: docs/dra.md"
 _BY_CLAIM: Final = "what a claim's GpuConfig asks for is served without a gate: docs/dra.md"

@@ -15,6 +15,7 @@ NODE_CONFIG_PATH = "/etc/grapnel/node.json"
 _DEFAULTS: Final[dict[str, object]] = {
     "interface": "devicePlugin",
     "dynamicMig": False,
+    "computeDomains": False,
     "labels": "auto",
     "nodeFeatureNamespace": "node-feature-discovery",
     "memoryLimits": "preferred",
@@ -60,6 +61,7 @@ def _choices(plugin: Plugin) -> dict[str, object]:
     given = {
         "interface": plugin.interface.value,
         "dynamicMig": plugin.dynamic_mig,
+        "computeDomains": plugin.compute_domains,
         "labels": plugin.labels.value,
         "nodeFeatureNamespace": plugin.node_feature_namespace,
         "memoryLimits": plugin.memory_limits.value,

@@ -12,6 +12,7 @@ from lab.machine.errors import CommandError
 from plugin.base.log import Logger
 from plugin.dra.devices import DRIVER, DraDevice
 from plugin.dra.keeper import SliceKeeper
+from plugin.dra.domains.decision import DRIVER as DOMAINS
 from plugin.dra.slices import Owner, plan_writes
 from plugin.kubelet.cdi_names import OTHERS
 from tests.plugin.daemon_process import REPOSITORY
@@ -161,6 +162,7 @@ def test_the_policy_holds_both_to_slices_and_pools_of_their_node(
     assert "of that node alone" in account("create", everywhere)
     assert "may name a pool" in account("create", slice_of(server, MINE, name="other", pool=OTHER, driver=OTHERS))
     assert account("create", slice_of(server, MINE, name="other", driver=OTHERS)) == ""
+    assert "may name a pool" in account("create", slice_of(server, MINE, name="channel", pool=OTHER, driver=DOMAINS))
     # Other drivers, and who is on no node, are not its matter.
     assert account("create", slice_of(server, OTHER, name="nic", driver="dra.example.com")) == ""
     clear(server)
@@ -168,5 +170,5 @@ def test_the_policy_holds_both_to_slices_and_pools_of_their_node(
 
 def test_it_is_about_the_drivers_of_the_daemon() -> None:
     policy, binding = yaml.safe_load_all(POLICY.read_text())
-    assert f'["{DRIVER}", "{OTHERS}"]' in policy["spec"]["matchConditions"][0]["expression"]
+    assert f'["{DRIVER}", "{OTHERS}", "{DOMAINS}"]' in policy["spec"]["matchConditions"][0]["expression"]
     assert binding["spec"]["policyName"] == policy["metadata"]["name"]

@@ -126,11 +126,11 @@ def test_what_else_would_be_done_is_shown_beside_a_branch_without_a_version(stac
 def test_what_only_one_interface_has_is_not_declared_with_the_other() -> None:
     """The daemon refuses such a configuration, so that no way led back to the interface before."""
     plugin = {"interface": "dra", "kubernetesApi": "/etc/kubernetes/kubelet.conf", "dynamicMig": True}
-    declarations = Declarations({"n1": make_stack(plugin=plugin)})
+    declarations = Declarations({"n1": make_stack(plugin=plugin | {"computeDomains": True})})
 
     with declarations.with_interface("n1", GpuInterface.DEVICE_PLUGIN):
         config = parse_config(render_node_config(declarations.stacks["n1"]), "node.json")
-        assert (config.interface, config.dynamic_mig) == ("devicePlugin", False)
+        assert (config.interface, config.dynamic_mig, config.compute_domains) == ("devicePlugin", False, False)
 
     with declarations.with_interface("n1", None):
         assert declarations.stacks["n1"].plugin.dynamic_mig

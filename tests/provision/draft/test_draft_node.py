@@ -68,6 +68,9 @@ MANAGED: dict[str, dict[str, Any]] = {
     "units of memory": {"plugin": {"memoryUnits": [{"resource": "example.com/mem", "unitMiB": 256}]}},
     "a class of devices": {"plugin": {"deviceClasses": [{"name": "fuse", "content": "{}"}]}},
     "claims": {"plugin": {"interface": "dra", "dynamicMig": True, "kubernetesApi": "/etc/kubernetes/kubelet.conf"}},
+    "channels for domains": {
+        "plugin": {"interface": "dra", "computeDomains": True, "kubernetesApi": "/etc/kubernetes/kubelet.conf"}
+    },
     "what is done on the Node": {"plugin": {"labels": "node", "memoryOveruse": "evict"}},
     "tenants": {"tenancy": {"namespaces": ["a", "b"]}},
     "no driver": {"driver": {"enabled": False}},

@@ -49,6 +49,9 @@ def test_the_daemon_learns_through_what_pods_get_gpus_where_that_is_not_the_devi
     assert "dynamicMig" not in json.loads(render_node_config(by_claims))
     made = make_stack(plugin={"interface": "dra", "dynamicMig": True, "kubernetesApi": "/etc/kubernetes/kubelet.conf"})
     assert json.loads(render_node_config(made))["dynamicMig"] is True
+    assert "computeDomains" not in json.loads(render_node_config(made))
+    joins = {"interface": "dra", "computeDomains": True, "kubernetesApi": "/etc/kubernetes/kubelet.conf"}
+    assert json.loads(render_node_config(make_stack(plugin=joins)))["computeDomains"] is True
     assert "interface" not in json.loads(render_node_config(make_stack(plugin={"interface": "devicePlugin"})))
 
 

@@ -67,6 +67,16 @@ def test_the_shortest_declaration_is_beyond_doubt() -> None:
             {"plugin": POD | {"dynamicMig": True}}, ("error", "plugin.dynamicMig"), id="nodes that a pod cannot make"
         ),
         pytest.param(
+            {"plugin": POD | {"computeDomains": True}},
+            ("error", "plugin.computeDomains"),
+            id="a service that a pod cannot ask",
+        ),
+        pytest.param(
+            {"plugin": {"computeDomains": True}},
+            ("error", "plugin.computeDomains"),
+            id="channels of domains by the device plugin",
+        ),
+        pytest.param(
             {"plugin": DRA, "runtime": {"engine": "docker"}},
             ("error", "plugin.interface"),
             id="an engine that is handed no device by its name",

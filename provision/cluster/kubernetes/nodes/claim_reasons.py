@@ -27,13 +27,18 @@ if TYPE_CHECKING:
 PAGE: Final = "docs/dra.md"
 _TODOS: Final = 6
 _OF_OTHERS: Final = ".devices.grapnel.dev"  # ends the names of classes of other devices than GPUs
-# What NVIDIA's drivers serve and grapnel's does not, by classes and drivers.
+# What grapnel's drivers serve where that is declared, or not at all, by classes and drivers.
 _UNSERVED: Final = {
     "compute-domain": (
         "compute-domain.nvidia.com",
-        "grapnel serves no ComputeDomains: it gives out a node's IMEX channel, and knows nothing of domains",
+        "no node gives its IMEX channel to ComputeDomains",
+        "declare plugin.computeDomains for nodes of an NVLink clique: docs/dra/domains.md",
     ),
-    "vfio": ("vfio.gpu.nvidia.com", "grapnel gives no GPU to virtual machines by claims"),
+    "vfio": (
+        "vfio.gpu.nvidia.com",
+        "grapnel gives no GPU to virtual machines by claims",
+        f"NVIDIA's DRA driver serves it; {PAGE} says what grapnel's does not",
+    ),
 }
 
 
@@ -116,11 +121,10 @@ def _unserved(facts: ClaimFacts) -> Iterator[Said]:
     claim = facts.claim
     told = {each.opaque.driver for each in claim.spec.devices.config if each.opaque is not None}
     published = {each.spec.driver for each in facts.slices or ()}
-    for prefix, (driver, why) in _UNSERVED.items():
+    for prefix, (driver, why, do) in _UNSERVED.items():
         names = [each for each in classes_of(claim) if each.startswith(f"{prefix}-") or each == driver]
         if (names or driver in told) and driver not in published and not claim.results:
             of = ", ".join(names) or driver
-            do = f"NVIDIA's DRA driver serves it; {PAGE} says what grapnel's does not"
             yield Said("not served", f"{of}: {why}", do)
 
 

@@ -221,6 +221,13 @@ class Plugin(Section, frozen=True, kw_only=True):
             "them: with interface: dra (Kubernetes 1.36 or later)."
         ),
     ] = False
+    compute_domains: Annotated[
+        bool,
+        doc(
+            "Give the node's IMEX channel to claims of ComputeDomains: with interface: dra or both, a service "
+            "nvidia-imex of the node, and a controller with --compute-domains."
+        ),
+    ] = False
     resource: Annotated[ResourceName, doc("Resource that pods ask for to get a GPU.")] = "nvidia.com/gpu"
     kubelet_root: Annotated[AbsolutePath, doc("The kubelet's root directory on the node.")] = "/var/lib/kubelet"
     metrics_address: Annotated[

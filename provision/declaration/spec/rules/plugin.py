@@ -170,6 +170,9 @@ def _interface(plugin: Plugin) -> Iterator[Remark]:
     if plugin.dynamic_mig and plugin.interface is not GpuInterface.DRA:
         hint = "write interface: dra, or declare mig.layout, whose MIG devices the device plugin offers"
         yield error((*SECTION, "dynamicMig"), "the device plugin offers MIG devices that are there", hint)
+    if plugin.compute_domains and not plugin.interface.has_claims:
+        hint = "write interface: dra, or both, or leave it out"
+        yield error((*SECTION, "computeDomains"), "a ComputeDomain gives its channel by claims", hint)
     if not plugin.interface.has_claims:
         return
     if plugin.dynamic_mig and plugin.interface is GpuInterface.DRA:
@@ -223,6 +226,9 @@ def _in_a_pod(plugin: Plugin) -> Iterator[Remark]:
     if plugin.dynamic_mig:
         message = "a pod cannot make the device nodes of MIG devices on its host"
         yield error((*SECTION, "dynamicMig"), message, "write daemon: unit, or declare mig.layout")
+    if plugin.compute_domains:
+        message = "a pod cannot ask its host's nvidia-imex whether it is ready"
+        yield error((*SECTION, "computeDomains"), message, "write daemon: unit")
     if plugin.memory_overuse is MemoryOveruse.EVICT:
         message = "evict needs the kubelet's credentials, which a pod does not have"
         yield error((*SECTION, "memoryOveruse"), message, "write daemon: unit, or report")

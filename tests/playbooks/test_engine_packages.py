@@ -158,6 +158,7 @@ class Node:
 def node(rocky: Machine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     made = Node(rocky.host)
     rocky.teach("systemctl daemon-reload")
+    rocky.teach("systemctl reset-failed containerd.service")
     monkeypatch.setattr(packages, "find_manager", lambda _host: made.manager)
     monkeypatch.setattr(packages, "find_source", lambda _name: Source())
     monkeypatch.setattr(packages, "unit_state", lambda _host, _unit: SimpleNamespace(is_active=True))
@@ -205,7 +206,10 @@ def test_an_engine_that_starts_what_it_did_stays(node: Node) -> None:
     [
         (SILENT, "a container without a GPU does not start: exec format error; its former packages were put back"),
         ({PLAIN: frozenset[str]()}, "a container with a GPU cannot be started: .*; its former packages were put back"),
-        ({**WITH, WITH_GPU: frozenset({"/dev/nvidia0"})}, "starts without /lib/libcuda.so.1, which one had before; its"),
+        (
+            {**WITH, WITH_GPU: frozenset({"/dev/nvidia0"})},
+            "starts without /lib/libcuda.so.1, which one had before; its",
+        ),
     ],
     ids=["starts none", "has no handler", "the hook does nothing"],
 )

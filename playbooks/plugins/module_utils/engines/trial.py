@@ -12,12 +12,14 @@ import os
 import re
 import shutil
 import tarfile
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Mapping, Protocol, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ansible_collections.grapnel.node.plugins.module_utils.engines.table import CONTAINERD, DOCKER, OWN_FOLDER
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished, Host
@@ -88,16 +90,20 @@ def try_containers(host: Host, engine: str, scratch: str) -> Seen:
     try:
         _make_root(host, root)
         client.remove()  # of a run that was killed
-        seen = {PLAIN: _start(client, PLAIN, root, (), None)}
-        handler, gpu = client.handler(), _find_gpu(host)
-        if handler is not None and gpu is not None:
-            seen[WITH_GPU] = _start(client, WITH_GPU, root, handler, gpu)
-        return seen
+        return _start_all(host, client, root)
     except (OSError, ValueError, LookupError) as error:
         raise TrialError(f"a container cannot be made up: {error}") from error
     finally:
         client.remove()
         shutil.rmtree(root, ignore_errors=True)
+
+
+def _start_all(host: Host, client: _Client, root: Path) -> Seen:
+    seen = {PLAIN: _start(client, PLAIN, root, (), None)}
+    handler, gpu = client.handler(), _find_gpu(host)
+    if handler is not None and gpu is not None:
+        seen[WITH_GPU] = _start(client, WITH_GPU, root, handler, gpu)
+    return seen
 
 
 def find_lack(before: Seen, now: Seen) -> str | None:

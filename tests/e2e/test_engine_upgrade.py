@@ -97,6 +97,7 @@ def test_pods_go_on_through_another_engine_and_back(room: Room, site: Site) -> N
     assert code == 0, said
     site.assert_engine(NEW)
     assert (room.identities("stays"), site.processes(room, "stays")) == (stays, processes)
+    assert site.node.hook_lines()["trial"]["GRAPNEL_GPUS"] == site.node.uuids[0]
     other = wait_for("a pod with a GPU runs again", lambda: running(room, "works"), evidence=room.evidence)
     assert other != works
 

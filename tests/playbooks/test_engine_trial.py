@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.engines.trial import (
     HOOK,
+    HOOK_CONFIG,
     PLAIN,
     WITH_GPU,
     TrialError,
@@ -154,6 +155,18 @@ def test_it_is_started_with_the_options_of_the_handler(
     assert with_gpu.specs[-1]["linux"]["cgroupsPath"] == place
 
 
+def test_where_rules_give_gpus_to_namespaces_it_says_that_it_is_in_one(with_gpu: Trial) -> None:
+    """The hook would refuse it, and no engine of such a node could be exchanged."""
+    rules = [{"decision": "allow", "namespaces": ["research", "web"]}]
+    with_gpu.machine.write(HOOK_CONFIG, json.dumps({"rules": rules}))
+
+    try_containers(with_gpu.machine.host, "containerd", SCRATCH)
+
+    plain, spec = with_gpu.specs
+    assert spec["annotations"] == {"io.kubernetes.cri.sandbox-namespace": "research"}
+    assert "annotations" not in plain
+
+
 def test_a_container_that_does_not_start_is_told_with_the_reason_and_nothing_is_left(trial: Trial) -> None:
     trial.answers.append(Finished(1, "", "a warning\nctr: failed to create shim task: no such file\n"))
 
@@ -183,13 +196,19 @@ def test_an_engine_that_says_nothing_of_a_container_is_told(trial: Trial, answer
         try_containers(trial.machine.host, "containerd", SCRATCH)
 
 
-def test_docker_is_given_an_image_of_it_and_grapnels_runtime(with_gpu: Trial) -> None:
+@pytest.fixture
+def with_docker(with_gpu: Trial) -> Trial:
     machine = with_gpu.machine
     runtimes = {"other": {"path": "/opt/other"}, "gpu": {"path": "/usr/lib/grapnel/hook/grapnel-runtime"}}
     machine.write("/etc/docker/daemon.json", json.dumps({"runtimes": runtimes}))
     machine.write("/usr/bin/docker", mode=0o755)
     machine.teach("docker", "")
     machine.teach("docker run", "started\n")
+    return with_gpu
+
+
+def test_docker_is_given_an_image_of_it_and_grapnels_runtime(with_docker: Trial) -> None:
+    machine = with_docker.machine
 
     seen = try_containers(machine.host, "docker", SCRATCH)
 
@@ -202,6 +221,12 @@ def test_docker_is_given_an_image_of_it_and_grapnels_runtime(with_gpu: Trial) ->
         "/dev/nvidiactl",
     ]
     assert machine.calls[-1] == "docker image rm --force grapnel-trial"
+
+
+def test_docker_starts_none_with_a_gpu_where_only_pods_of_namespaces_get_one(with_docker: Trial) -> None:
+    with_docker.machine.write(HOOK_CONFIG, json.dumps({"rules": [{"decision": "allow", "namespaces": ["web"]}]}))
+
+    assert set(try_containers(with_docker.machine.host, "docker", SCRATCH)) == {PLAIN}
 
 
 def test_an_engine_without_its_client_is_not_tried(machine: Machine) -> None:

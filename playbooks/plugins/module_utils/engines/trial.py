@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 PLAIN, WITH_GPU = "a container without a GPU", "a container with a GPU"
 HOOK = "/usr/lib/grapnel/hook/grapnel-hook"
+HOOK_CONFIG = "/etc/grapnel/hook.json"
 _SHELL = "/bin/sh"
 _NAME, _NAMESPACE = "trial", "grapnel"
 _STARTED = "started"
@@ -37,6 +38,7 @@ _LOOK = (
 _COMMAND = (_SHELL, "-c", _LOOK)
 _TIMEOUT_S = 60.0
 _BASE_SPEC = f"{OWN_FOLDER}/base-spec.json"
+_POD_NAMESPACE = "io.kubernetes.cri.sandbox-namespace"  # an annotation of containerd's
 _OF_DOCKER = "/usr/lib/grapnel/hook/grapnel-runtime"
 _FILE = re.compile(r"(?:^|=>)\s*(/\S+)", re.MULTILINE)  # of what ldd prints
 _TABLE = re.compile(r"^\s*\[(.*)\]\s*$")
@@ -149,11 +151,9 @@ def _find_gpu(host: Host) -> Gpu | None:
 
 
 def _find_client(host: Host, engine: str) -> _Client | None:
-    kinds = {CONTAINERD.name: ("ctr", _Ctr), DOCKER.name: ("docker", _DockerClient)}
-    if engine not in kinds:
-        return None
-    program, kind = kinds[engine]
-    return None if host.find_command(program) is None else kind(host)
+    if engine == CONTAINERD.name and host.find_command("ctr"):
+        return _Ctr(host)
+    return _DockerClient(host) if engine == DOCKER.name and host.find_command("docker") else None
 
 
 class _Ctr:
@@ -196,12 +196,20 @@ class _Ctr:
     def _add(self, spec: dict[str, Any], gpu: Gpu) -> None:
         """Add what a kubelet would of a device plugin's answer: nodes, and the rules by which they may be opened."""
         spec["process"].setdefault("env", []).extend(gpu.environment)
+        if namespaces := _allowed_namespaces(self._host):
+            spec.setdefault("annotations", {})[_POD_NAMESPACE] = namespaces[0]
         rules = spec["linux"].setdefault("resources", {}).setdefault("devices", [])
         for path in gpu.nodes:
             number = self._host.path(path).stat().st_rdev
             node = {"type": "c", "major": os.major(number), "minor": os.minor(number)}
             spec["linux"].setdefault("devices", []).append({**node, "path": path, "fileMode": 0o666})
             rules.append({**node, "allow": True, "access": "rw"})
+
+
+def _allowed_namespaces(host: Host) -> list[str]:
+    """Return the namespaces to whose pods alone the hook gives GPUs, none where it asks for none."""
+    rules = json.loads(host.read_text(HOOK_CONFIG) or "{}").get("rules", [])
+    return [name for rule in rules for name in rule.get("namespaces", [])]
 
 
 def _handler_options(dump: str) -> Mapping[str, str] | None:
@@ -227,6 +235,8 @@ class _DockerClient:
         self._host = host
 
     def handler(self) -> Sequence[str] | None:
+        if _allowed_namespaces(self._host):
+            return None  # no container of Docker's is in one
         runtimes = json.loads(self._host.read_text(DOCKER.main) or "{}").get("runtimes", {})
         ours = [name for name, each in runtimes.items() if each.get("path") == _OF_DOCKER]
         return ("--runtime", ours[0]) if ours else None

@@ -10,6 +10,7 @@ import pytest
 
 from lab import images
 from lab.nodes import NodeSpec, Site
+from lab.sources import again
 from provision.planning.engines.docker import GPUS_PATH
 from tests.journey.conftest import VERSION, Controller
 from tests.worker import of_this_worker
@@ -37,9 +38,10 @@ apiVersion: grapnel.dev/v1alpha1
 kind: GpuStack
 spec:
   driver: {{{{version: "{VERSION}", kernelModule: none}}}}
-  runtime: {{{{engine: {{engine}}, entitlement: env}}}}
+  runtime: {{{{engine: {{engine}}, entitlement: env{{more}}}}}}
   plugin: {{{{enabled: false}}}}
 """
+OTHER_DOCKER = "26.1.9"  # the same programs
 IMAGE = "local/gpu-shell:1"
 RUN = ["docker", "run", "--rm", "--network", "none"]
 BY_ENVIRONMENT = ["--runtime", "nvidia", "--env", "NVIDIA_VISIBLE_DEVICES=1"]
@@ -60,7 +62,7 @@ def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]
     try:
         site.up(NodeSpec("n1", gpus=2, driver_module=VERSION), furnish)
         folder = tmp_path_factory.mktemp("controller")
-        folder.joinpath("grapnel.yaml").write_text(DECLARATION.format(engine="docker"))
+        folder.joinpath("grapnel.yaml").write_text(DECLARATION.format(engine="docker", more=""))
         folder.joinpath("inventory.yaml").symlink_to(site.inventory_path)
         yield Controller(folder)
     finally:
@@ -231,10 +233,32 @@ def test_a_wrapper_without_a_runtime_is_told_in_dockers_own_message(node: Node) 
     assert "grapnel-runtime: found no runc or crun" in done.stderr
 
 
+def test_another_version_of_docker_starts_containers_as_the_former_one_did(node: Node, controller: Controller) -> None:
+    def declare(version: str) -> None:
+        text = DECLARATION.format(engine="docker", more=f', version: "{version}"')
+        controller.folder.joinpath("grapnel.yaml").write_text(text)
+
+    asked = ["dpkg-query", "-W", "-f", "${Version}", "docker.io"]
+    former = node.run(asked).stdout
+    images_before = node.run(["docker", "image", "ls", "--quiet"]).stdout
+    again.offer(node, again.Again("docker.io", f"{OTHER_DOCKER}-1"))
+    try:
+        for version in (OTHER_DOCKER, former.partition("+")[0]):
+            declare(version)
+            controller.converge("n1")
+            assert node.run(asked).stdout.startswith(version)
+            assert node.gpus[1].uuid in look(node, *BY_ENVIRONMENT)
+    finally:
+        again.take_back(node)
+    assert node.run(asked).stdout == former
+    assert node.run(["docker", "image", "ls", "--quiet"]).stdout == images_before
+    assert node.run(["docker", "ps", "--all", "--quiet"]).stdout == ""
+
+
 @pytest.fixture(scope="module")
 def podman_root(node: Node, controller: Controller) -> str:
     """The node after ``grapnel apply`` for Podman, and an image's root on it."""
-    controller.folder.joinpath("grapnel.yaml").write_text(DECLARATION.format(engine="podman"))
+    controller.folder.joinpath("grapnel.yaml").write_text(DECLARATION.format(engine="podman", more=""))
     controller.converge("n1")
     images.rootfs("gpu-shell", node.root / "var/lib/containers/shell")
     return "/var/lib/containers/shell"

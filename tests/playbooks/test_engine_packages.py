@@ -15,11 +15,15 @@ from ansible_collections.grapnel.node.plugins.module_utils.engines.packages impo
     find_arrival,
     install,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.engines.trial import PLAIN, WITH_GPU, TrialError
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Rehearsal
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Download, Request, Resolution
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.grapnel.node.plugins.module_utils.engines.trial import Seen
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import Transaction
 
@@ -99,7 +103,7 @@ def test_one_that_is_there_is_left_alone(rocky: Machine) -> None:
 class Manager:
     """Carries out transactions, and fails at the packages of ``broken``."""
 
-    broken: str
+    broken: str = ""
     is_unchanged: bool = False
     done: list[str] = field(default_factory=list)
     name: str = "apt"
@@ -126,6 +130,48 @@ class Source:
         """Nothing is downloaded."""
 
 
+@dataclass
+class Node:
+    """A machine whose engine runs: its package manager, and what its containers have at each look at them."""
+
+    host: Host
+    manager: Manager = field(default_factory=Manager)
+    looks: list[Seen | TrialError] = field(default_factory=list)
+    restarts: int = 0
+
+    def exchange(self) -> None:
+        wanted = {"containerd.io": "2"}
+        found = Source().resolve(self.host, Request(wanted))
+        install(self.host, Arrival(wanted, found), "containerd", "containerd.service", Clock())
+
+    def look(self) -> Seen:
+        seen = self.looks.pop(0) if self.looks else {PLAIN: frozenset[str]()}
+        if isinstance(seen, TrialError):
+            raise seen
+        return seen
+
+    def restart(self) -> None:
+        self.restarts += 1
+
+
+@pytest.fixture
+def node(rocky: Machine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    made = Node(rocky.host)
+    rocky.teach("systemctl daemon-reload")
+    rocky.teach("systemctl reset-failed containerd.service")
+    monkeypatch.setattr(packages, "find_manager", lambda _host: made.manager)
+    monkeypatch.setattr(packages, "find_source", lambda _name: Source())
+    monkeypatch.setattr(packages, "unit_state", lambda _host, _unit: SimpleNamespace(is_active=True))
+    monkeypatch.setattr(packages, "apply_changes", lambda *_, **__: made.restart())
+    monkeypatch.setattr(packages, "try_containers", lambda *_: made.look())
+    yield made
+    assert not made.looks
+
+
+WITH = {PLAIN: frozenset[str](), WITH_GPU: frozenset({"/dev/nvidia0", "/lib/libcuda.so.1"})}
+SILENT = TrialError("a container without a GPU does not start: exec format error")
+
+
 @pytest.mark.parametrize(
     ("is_unchanged", "done", "words"),
     [
@@ -135,19 +181,62 @@ class Source:
     ids=["half done", "not begun"],
 )
 def test_a_transaction_that_fails_half_way_leads_back_to_the_former_packages(
-    rocky: Machine, monkeypatch: pytest.MonkeyPatch, *, is_unchanged: bool, done: list[str], words: str
+    node: Node, *, is_unchanged: bool, done: list[str], words: str
 ) -> None:
-    manager = Manager("there", is_unchanged)
-    restarted: list[str] = []
-    monkeypatch.setattr(packages, "find_manager", lambda _host: manager)
-    monkeypatch.setattr(packages, "find_source", lambda _name: Source())
-    monkeypatch.setattr(packages, "unit_state", lambda _host, _unit: SimpleNamespace(is_active=True))
-    monkeypatch.setattr(packages, "_take_in", lambda _host, service: restarted.append(service.unit))
-    wanted = {"containerd.io": "2"}
-    arrival = Arrival(wanted, Source().resolve(rocky.host, Request(wanted)))
+    node.manager = Manager("there", is_unchanged)
 
     with pytest.raises(EnginePackageError, match=words):
-        install(rocky.host, arrival, "containerd", "containerd.service", Clock())
+        node.exchange()
 
-    assert manager.done == done
-    assert restarted == (["containerd.service"] if "back" in done else [])
+    assert node.manager.done == done
+    assert node.restarts == ("back" in done)
+
+
+def test_an_engine_that_starts_what_it_did_stays(node: Node) -> None:
+    node.looks += [WITH, WITH]
+
+    node.exchange()
+
+    assert node.manager.done == ["there"]
+    assert node.restarts == 1
+
+
+@pytest.mark.parametrize(
+    ("afterwards", "words"),
+    [
+        (SILENT, "a container without a GPU does not start: exec format error; its former packages were put back"),
+        ({PLAIN: frozenset[str]()}, "a container with a GPU cannot be started: .*; its former packages were put back"),
+        (
+            {**WITH, WITH_GPU: frozenset({"/dev/nvidia0"})},
+            "starts without /lib/libcuda.so.1, which one had before; its",
+        ),
+    ],
+    ids=["starts none", "has no handler", "the hook does nothing"],
+)
+def test_an_engine_that_does_not_start_what_it_did_goes_again(
+    node: Node, afterwards: Seen | TrialError, words: str
+) -> None:
+    node.looks += [WITH, afterwards, WITH]
+
+    with pytest.raises(EnginePackageError, match=words):
+        node.exchange()
+
+    assert node.manager.done == ["there", "back"]
+    assert node.restarts == 2
+
+
+def test_that_the_former_engine_does_not_start_containers_either_is_said(node: Node) -> None:
+    node.looks += [WITH, SILENT, SILENT]
+
+    with pytest.raises(EnginePackageError, match=r"exec format error; with its former packages: .* exec format error$"):
+        node.exchange()
+
+
+def test_an_engine_that_starts_no_container_is_not_exchanged(node: Node) -> None:
+    node.looks.append(SILENT)
+
+    with pytest.raises(EnginePackageError, match="nothing was changed: mend this first"):
+        node.exchange()
+
+    assert node.manager.done == []
+    assert node.restarts == 0

@@ -13,7 +13,8 @@ description:
     so that M(grapnel.node.removal) takes away no others. Then they are installed, without what they only recommend.
   - A package that is installed stays as it is, unless another version of it is asked for. If one would have to go,
     nothing is installed.
-  - A service that ran is restarted with another version, and has to answer; else the former packages are put back.
+  - A service that ran is restarted with another version, and has to answer and to start containers as the former one
+    did; else the former packages are put back.
 author:
   - The grapnel authors (@grapnel)
 options:

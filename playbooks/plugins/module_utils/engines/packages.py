@@ -2,7 +2,8 @@
 
 What it comes to is asked first, and nothing of others may go for it. Its files are downloaded and their signatures
 checked, the transaction is rehearsed with just these, and then carried out. The files of what is exchanged are
-downloaded before, so that an engine that does not work afterwards is given back without a network.
+downloaded before, so that an engine that does not work afterwards is given back without a network. One works that
+starts containers as the former one did.
 """
 
 from __future__ import annotations
@@ -11,6 +12,12 @@ import shutil
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ansible_collections.grapnel.node.plugins.module_utils.engines.trial import (
+    Seen,
+    TrialError,
+    find_lack,
+    try_containers,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.files.configuration import (
     ConfigurationError,
     Service,
@@ -97,6 +104,10 @@ def install(host: Host, arrival: Arrival, engine: str, unit: str, clock: Clock) 
         raise EnginePackageError(str(error)) from error
     except SourceError as error:
         raise EnginePackageError(f"{error}: {error.remedy}") from error
+    except TrialError as error:
+        raise EnginePackageError(
+            f"{error}; whether another version starts one could not be told, and nothing was changed: mend this first"
+        ) from error
     finally:
         shutil.rmtree(host.path(SCRATCH), ignore_errors=True)
 
@@ -112,17 +123,36 @@ def _install(host: Host, arrival: Arrival, service: Service, clock: Clock) -> No
     if not (arrival.former and service.unit and unit_state(host, service.unit).is_active):
         manager.apply(host, there, clock)
         return
+    running = _Running(host, service, try_containers(host, service.engine, SCRATCH))
     mark_restart(host, service.unit)  # a run that is killed leaves it to the next one
     try:
         manager.apply(host, there, clock)
-        _take_in(host, service)
+        running.take_in()
     except PackageError as error:
         if error.is_unchanged:
             clear_restart(host, service.unit)
             raise
-        raise EnginePackageError(_give_back(host, back, service, clock, str(error))) from error
-    except ConfigurationError as error:
-        raise EnginePackageError(_give_back(host, back, service, clock, str(error))) from error
+        raise EnginePackageError(_give_back(running, back, clock, str(error))) from error
+    except (ConfigurationError, TrialError) as error:
+        raise EnginePackageError(_give_back(running, back, clock, str(error))) from error
+
+
+@dataclass(frozen=True)
+class _Running:
+    """An engine that runs, and what its containers had before its packages were exchanged."""
+
+    host: Host
+    service: Service
+    before: Seen
+
+    def take_in(self) -> None:
+        """Restart it and see that it works as before; raises `ConfigurationError`, `TrialError`."""
+        self.host.run(["systemctl", "daemon-reload"], _SYSTEMCTL_TIMEOUT_S)
+        # Its packages restart it as well, and systemd starts Docker three times a minute: the way back would fail.
+        self.host.run(["systemctl", "reset-failed", self.service.unit], _SYSTEMCTL_TIMEOUT_S)
+        apply_changes(self.host, self.service, [], remembers=False)
+        if lack := find_lack(self.before, try_containers(self.host, self.service.engine, SCRATCH)):
+            raise TrialError(lack)
 
 
 def _fetch(host: Host, request: Request, found: Resolution, name: str) -> Transaction:
@@ -145,22 +175,16 @@ def _way_back(host: Host, former: Mapping[str, str]) -> Transaction | str:
         return str(error)
 
 
-def _give_back(host: Host, back: Transaction | str, service: Service, clock: Clock, failure: str) -> str:
+def _give_back(running: _Running, back: Transaction | str, clock: Clock, failure: str) -> str:
     """Install the former packages again and return what became of the engine."""
     if isinstance(back, str):
         return f"{failure}; its former packages cannot be had: {back}"
     try:
-        find_manager(host).apply(host, back, clock)
-        _take_in(host, service)
-    except (PackageError, ConfigurationError) as error:
+        find_manager(running.host).apply(running.host, back, clock)
+        running.take_in()
+    except (PackageError, ConfigurationError, TrialError) as error:
         return f"{failure}; with its former packages: {error}"
-    return f"{failure}; its former packages were put back, and {service.unit} works with them"
-
-
-def _take_in(host: Host, service: Service) -> None:
-    """Restart an engine, and wait for its answer; raises `ConfigurationError`."""
-    host.run(["systemctl", "daemon-reload"], _SYSTEMCTL_TIMEOUT_S)
-    apply_changes(host, service, [], remembers=False)
+    return f"{failure}; its former packages were put back, and {running.service.unit} works with them"
 
 
 def _require_none_gone(wanted: Iterable[str], gone: Iterable[str]) -> None:

@@ -41,6 +41,7 @@ class EnginePackage:
 CONTAINERD_IO: Final = EnginePackage("containerd.io", ("containerd", "containerd-stable", "runc", "runc-stable"))
 DOCKER_CE: Final = EnginePackage("docker-ce", (*CONTAINERD_IO.replaces, "docker.io", "docker"))
 
+CONTAINERDS: Final = frozenset({"containerd", "containerd-stable", CONTAINERD_IO.name})
 DOCKERS_SYSTEMS: Final = (*DEBIAN_KIN, *RHEL_KIN)
 
 

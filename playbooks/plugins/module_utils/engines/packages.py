@@ -62,7 +62,7 @@ def find_arrival(host: Host, versions: Mapping[str, str]) -> Arrival:
     """Return what comes when packages are installed; raises `EnginePackageError` where something would go."""
     try:
         manager = find_manager(host)
-        there = manager.installed(host, list(versions))
+        there = manager.installed(host, list(versions)) if versions else {}
         wanted = {
             name: version
             for name, version in versions.items()

@@ -33,6 +33,7 @@ _DRIVER_FILES = (
     "/etc/apt/keyrings/grapnel-nvidia.asc",
     "/etc/apt/preferences.d/00-grapnel-nvidia",
     "/etc/apt/sources.list.d/grapnel-nvidia.sources",
+    "/etc/dnf/plugins/versionlock.conf",
     "/etc/dnf/plugins/versionlock.list",
     "/etc/modprobe.d/grapnel-nvidia.conf",
     "/etc/dnf/modules.d/nvidia-driver.module",

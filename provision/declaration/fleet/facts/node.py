@@ -238,7 +238,10 @@ class DeviceHolder(Fact, frozen=True, kw_only=True):
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the planner may know about one node."""
+    """Everything that the planner may know about one node.
+
+    ``engine_holds`` are the packages of engines that grapnel itself holds.
+    """
 
     schema: Literal["grapnel.dev/facts/v1alpha1"]
     node: NodeIdentity
@@ -250,6 +253,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     files: Annotated[dict[grammar.AbsolutePath, FileState | None], Meta(max_length=512)] = {}
     services: Annotated[dict[grammar.Unit, Service | None], Meta(max_length=256)] = {}
     engines: Annotated[dict[grammar.Word, Engine | None], Meta(max_length=32)] = {}
+    engine_holds: Annotated[tuple[grammar.PackageName, ...], Meta(max_length=64)] = ()
     kubelet_engine: grammar.Word | None = None
     installed: Annotated[dict[grammar.Word, Installation | None], Meta(max_length=32)] = {}
     inventory: Inventory | None = None

@@ -89,6 +89,13 @@ class Runtime(Section, frozen=True, kw_only=True):
             "service, and given back where the new one does not work; null: whichever is there, or comes."
         ),
     ] = None
+    hold: Annotated[
+        bool,
+        doc(
+            "Whether the engine's packages are held, so that no other upgrade restarts it; a hold of somebody else stays "
+            "theirs."
+        ),
+    ] = False
     handler: Annotated[DnsLabel, doc("Runtime handler to add to the engine; a RuntimeClass refers to it.")] = "nvidia"
     adopt: Annotated[
         bool,

@@ -77,6 +77,9 @@ def _runtime(spec: StackSpec) -> Iterator[Remark]:
 def _engine_source(spec: StackSpec) -> Iterator[Remark]:
     """Nodes know the keys of their own distribution, and not Docker's."""
     runtime = spec.runtime
+    if runtime.enabled and runtime.hold and runtime.engine in _OF_NO_PACKAGE:
+        hint = "leave the key out"
+        yield warning(("runtime", "hold"), f"has no effect: grapnel knows no package of {runtime.engine.value}", hint)
     if not (runtime.enabled and runtime.install):
         if runtime.version is not None:
             hint = "leave the key out, or have grapnel install the engine"
@@ -96,6 +99,7 @@ def _engine_source(spec: StackSpec) -> Iterator[Remark]:
 
 
 _OF_DOCKER: Final = (Engine.CONTAINERD, Engine.DOCKER)
+_OF_NO_PACKAGE: Final = (Engine.K3S, Engine.RKE2, Engine.K0S, Engine.MICROK8S)
 _RULES: Final[tuple[Callable[[StackSpec], Iterator[Remark]], ...]] = (
     lambda spec: judge_driver(spec.driver),
     _handlers,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _MANAGERS: Final = ("apt", "dnf")  # by which engines have been installed, in the tests too
 _DOCKERS: Final = frozenset({CONTAINERD_IO.name, DOCKER_CE.name})
 _MISSING: Final = "engine-missing"
+_UNHOLD: Final = {"apt": "apt-mark unhold", "zypper": "zypper removelock"}
 _UPSTREAM: Final = re.compile(r"(?:\d+:)?(\d+(?:\.\d+)*)")  # of a package's version
 
 
@@ -141,12 +142,13 @@ def _change(
     version = find_version(facts, stack, package) if is_known else None
     if isinstance(version, Problem):
         return version
-    if facts.packages[package.name].hold:
-        unhold = "apt-mark unhold" if facts.package_manager.name == "apt" else "dnf versionlock delete"
+    if facts.packages[package.name].hold and package.name not in facts.engine_holds:
+        unhold = _UNHOLD.get(facts.package_manager.name, "dnf versionlock delete")
         return Problem(
             code="engine-held",
             message=f"{facts.node.hostname} holds {package.name} at {installed}, and runtime.version is {declared}",
-            hint=f"let it go (`{unhold} {package.name}`) and hold it again afterwards, or declare that version",
+            hint=f"let it go (`{unhold} {package.name}`): with runtime.hold: true grapnel holds it again afterwards; or "
+            "declare that version",
         )
     is_newer = version_numbers(declared) > version_numbers(upstream_of(installed))
     return Item(

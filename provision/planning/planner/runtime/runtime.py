@@ -25,6 +25,7 @@ from provision.planning.planner.part import (
 )
 from provision.planning.planner.runtime.adoption import plan_adoption
 from provision.planning.planner.runtime.hand_edits import Kept, keep_edits
+from provision.planning.planner.runtime.holds import with_holds
 from provision.planning.planner.runtime.installation import (
     find_package,
     find_version,
@@ -103,7 +104,7 @@ def _plan_runtime(facts: NodeFacts, stack: StackSpec, payload: Payload) -> Part[
         part = _without_engine(facts, stack, payload, engine)
     else:
         part = with_sources(facts, stack, engine, _with_engine(facts, stack, payload, engine))
-    return without_former_sources(facts, stack, engine, part)
+    return with_holds(facts, stack, engine, without_former_sources(facts, stack, engine, part))
 
 
 def _own_files(stack: StackSpec, engine: NodeEngine) -> tuple[FileContent, ...]:

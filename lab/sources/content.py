@@ -34,7 +34,7 @@ ExecStart=/usr/bin/sleep infinity
 [Install]
 WantedBy=multi-user.target
 """
-# Upstream's unit (containerd.service of 2.4.2), and what Docker's package says in its configuration: no `version`.
+# Upstream's unit (containerd.service of 2.4.2).
 CONTAINERD_UNIT = """\
 [Unit]
 Description=containerd container runtime
@@ -42,7 +42,7 @@ After=network.target dbus.service
 
 [Service]
 ExecStartPre=-/sbin/modprobe overlay
-ExecStart=/usr/bin/containerd
+ExecStart={folder}/containerd
 Type=notify
 Delegate=yes
 KillMode=process
@@ -53,13 +53,44 @@ OOMScoreAdjust=-999
 [Install]
 WantedBy=multi-user.target
 """
-CONTAINERD_SETTINGS = """\
+# What packages of containerd say in its configuration. Docker's has no `version`, Ubuntu's and Amazon's bring no file.
+DOCKERS_SETTINGS = """\
 # Settings of a containerd that Docker alone uses.
 
 disabled_plugins = ["cri"]
 
 #root = "/var/lib/containerd"
 """
+SETTINGS = {"docker": DOCKERS_SETTINGS, "suse": "# See containerd-config.toml(5) for documentation.\n"}
+CRIO_UNIT = """\
+[Unit]
+Description=Container Runtime Interface for OCI (CRI-O)
+Before=kubelet.service
+
+[Service]
+Type=notify
+ExecStart=/usr/bin/crio
+OOMScoreAdjust=-999
+TimeoutStartSec=0
+Restart=on-failure
+
+[Install]
+WantedBy=multi-user.target
+Alias=cri-o.service
+"""
+CRIO_SETTINGS = """\
+[crio.image]
+signature_policy = "/etc/crio/policy.json"
+
+[crio.runtime]
+default_runtime = "runc"
+
+[crio.runtime.runtimes.runc]
+runtime_path = "/usr/libexec/crio/runc"
+runtime_root = "/run/runc"
+monitor_path = "/usr/libexec/crio/conmon"
+"""
+CRIO_POLICY = '{"default": [{"type": "insecureAcceptAnything"}]}\n'
 BLACKLIST = "blacklist nouveau\noptions nouveau modeset=0\n"
 
 
@@ -79,6 +110,8 @@ def scripts(package: Package) -> dict[str, str]:
             after.append("/sbin/ldconfig")
         if kind in ("modules", "kernel"):
             after.append(f"/sbin/depmod -a {package.kernel} || :")
+        if kind == "containerd" and words[-1] == "ubuntu":  # as debhelper has it started
+            after.append("systemctl daemon-reload; systemctl enable --now containerd.service || :")
         if kind == "dkms":
             module = f"-m {words[0]} -v {package.upstream}"
             # As the real package does: a build that fails does not fail the installation.
@@ -161,12 +194,32 @@ def _headers(package: Package, _: System, root: Path, __: list[str]) -> None:
 
 
 def _containerd(_: Package, __: System, root: Path, words: list[str]) -> None:
-    """Write a real containerd with its runc, and the settings of Docker's package."""
-    folder = golang.containerd(words[0])
-    for program in (*sorted(folder.iterdir()), golang.runc() / "runc"):
+    """Write a real containerd with the settings of whose package it is: Docker's has a runc, SUSE's no client."""
+    version, whose = words
+    folder = "/usr/sbin" if whose == "suse" else "/usr/bin"
+    programs = [each for each in sorted(golang.containerd(version).iterdir()) if whose != "suse" or each.name != "ctr"]
+    for program in (*programs, *([golang.runc() / "runc"] if whose == "docker" else [])):
+        _copy(program, root / folder.lstrip("/"))
+    _write(root / "usr/lib/systemd/system/containerd.service", CONTAINERD_UNIT.format(folder=folder))
+    if whose in SETTINGS:
+        _write(root / "etc/containerd/config.toml", SETTINGS[whose])
+
+
+def _ctr(_: Package, __: System, root: Path, words: list[str]) -> None:
+    """Write containerd's client by the name that SUSE's package gives it."""
+    _copy(golang.containerd(words[0]) / "ctr", root / "usr/sbin")
+    (root / "usr/sbin/ctr").rename(root / "usr/sbin/containerd-ctr")
+
+
+def _crio(_: Package, __: System, root: Path, ___: list[str]) -> None:
+    """Write a real CRI-O with runc, and a monitor that knows its version: it can be started, and start no container."""
+    for program in sorted(golang.crio().iterdir()):
         _copy(program, root / "usr/bin")
-    _write(root / "usr/lib/systemd/system/containerd.service", CONTAINERD_UNIT)
-    _write(root / "etc/containerd/config.toml", CONTAINERD_SETTINGS)
+    _copy(golang.runc() / "runc", root / "usr/libexec/crio")
+    _write(root / "usr/libexec/crio/conmon", "#!/bin/sh\necho conmon version 2.2.1\n", 0o755)
+    _write(root / "usr/lib/systemd/system/crio.service", CRIO_UNIT)
+    _write(root / "etc/crio/crio.conf.d/10-crio.conf", CRIO_SETTINGS)
+    _write(root / "etc/crio/policy.json", CRIO_POLICY)
 
 
 def _runc(_: Package, __: System, root: Path, ___: list[str]) -> None:
@@ -199,6 +252,8 @@ WRITERS: dict[str, Callable[[Package, System, Path, list[str]], None]] = {
     "kernel": _kernel,
     "headers": _headers,
     "containerd": _containerd,
+    "ctr": _ctr,
+    "crio": _crio,
     "runc": _runc,
     "podman": _podman,
 }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.engines import holds
-from ansible_collections.grapnel.node.plugins.module_utils.engines.holds import hold, let_go, read_held, unhold
+from ansible_collections.grapnel.node.plugins.module_utils.engines import packages
+from ansible_collections.grapnel.node.plugins.module_utils.engines.found import read_engine_holds
+from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import hold, let_go, unhold
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import InstalledPackage, PackageError
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import PLACE, read_originals
 
@@ -36,7 +37,7 @@ class Manager:
 @pytest.fixture
 def manager(monkeypatch: pytest.MonkeyPatch) -> Manager:
     made = Manager()
-    monkeypatch.setattr(holds, "find_manager", lambda _host: made)
+    monkeypatch.setattr(packages, "find_manager", lambda _host: made)
     return made
 
 
@@ -44,7 +45,7 @@ def test_only_what_nobody_held_is_noted_and_let_go(machine: Machine, manager: Ma
     hold(machine.host, [ENGINE, SITES, "not-installed"])
 
     assert manager.locked == {ENGINE, SITES}
-    assert read_held(machine.host) == [ENGINE]
+    assert read_engine_holds(machine.host) == [ENGINE]
 
     unhold(machine.host, [ENGINE, SITES])
 
@@ -62,7 +63,7 @@ def test_a_hold_is_noted_before_it_is_there(machine: Machine, manager: Manager, 
     with pytest.raises(KeyboardInterrupt):
         hold(machine.host, [ENGINE])
 
-    assert read_held(machine.host) == [ENGINE]
+    assert read_engine_holds(machine.host) == [ENGINE]
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -91,4 +92,4 @@ def test_what_grapnel_holds_is_let_go_for_an_exchange_and_held_after_it(
 
 def test_a_damaged_record_tells_of_no_holds(machine: Machine) -> None:
     machine.write(PLACE, "{")
-    assert read_held(machine.host) == []
+    assert read_engine_holds(machine.host) == []

@@ -73,12 +73,14 @@ from contextlib import nullcontext
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.grapnel.node.plugins.module_utils.engines.holds import hold, let_go, unhold
 from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import (
     Arrival,
     EnginePackageError,
     find_arrival,
+    hold,
     install,
+    let_go,
+    unhold,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Host
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError

@@ -166,7 +166,7 @@ _ON_NODE: Final = NodeEngine(
     packages={
         EngineSource.DISTRIBUTION: {
             **dict.fromkeys(DEBIAN_KIN, EnginePackage("docker.io")),
-            "amzn": EnginePackage("docker"),
+            **dict.fromkeys(("amzn", "sles"), EnginePackage("docker")),
         },
         EngineSource.DOCKER: dict.fromkeys(DOCKERS_SYSTEMS, DOCKER_CE),
     },

@@ -80,6 +80,22 @@ def with_engine(facts: NodeFacts, version: str, package: str = "containerd.io") 
     )
 
 
+def suse(*names: str) -> NodeFacts:
+    """Return the facts of a bare SLES whose Containers Module has these packages."""
+    system = OperatingSystem(id="sles", version_id="15.6")
+    facts = edit_package_manager(rocky(), name="zypper")
+    offered = {name: (AvailablePackage(version="1.7.27-150000.123.1", source=name),) for name in names}
+    return replace(
+        facts, available=offered, node=replace(facts.node, os=system, kernel="6.4.0-150600.23.53-default")
+    )
+
+
+def crio(**runtime: object) -> StackSpec:
+    """Return a declaration of CRI-O from its own repository."""
+    of_crio = {"engine": "crio", "source": "crio", "version": "1.36.3", "repository": {"key": KEY}}
+    return make_stack(**ALONE, runtime={"entitlement": "env", **of_crio, **runtime})
+
+
 def shown(found: NodePlan) -> list[tuple[str, str, str | None, bool]]:
     return [(item.action.value, item.target, item.to, item.deferred) for item in found.items]
 
@@ -367,3 +383,74 @@ def test_a_node_with_another_package_manager_has_a_plan() -> None:
     found = plan(facts, make_stack(**ALONE, runtime={"entitlement": "env"}))
     assert found.problems == ()
     assert found.roles.runtime is not None
+
+
+@pytest.mark.parametrize(("engine", "package"), [("containerd", "containerd"), ("docker", "docker"), ("podman", "podman")])
+def test_the_containers_module_of_suse_has_the_engines(engine: str, package: str) -> None:
+    declared = make_stack(**ALONE, runtime={"entitlement": "env", "engine": engine})
+
+    found = plan(suse(package), declared)
+
+    assert found.problems == ()
+    assert shown(found)[0] == ("install", package, None, False)
+
+
+def test_suses_containerd_comes_with_the_client_that_tells_whether_it_works() -> None:
+    found = plan(suse("containerd"), make_stack(**ALONE, runtime={"entitlement": "env", "hold": True}))
+
+    assert found.roles.runtime is not None
+    assert found.roles.runtime.runtime_packages == ("containerd", "containerd-ctr")
+    assert found.roles.runtime.runtime_hold == ("containerd",)
+    assert not any(item.deferred for item in found.items)
+
+
+CRIOS = "https://download.opensuse.org/repositories/isv:/cri-o:/stable:/v1.36"
+
+
+@pytest.mark.parametrize(
+    ("facts", "declared", "path", "expected"),
+    [
+        (rocky(), crio(), repo_path("dnf", "cri-o"), f"baseurl={CRIOS}/rpm\n"),
+        (suse(), crio(), repo_path("zypper", "cri-o"), f"baseurl={CRIOS}/rpm\n"),
+        (make_facts(), crio(), apt_source_path("cri-o"), f"URIs: {CRIOS}/deb\nSuites: /\nSigned-By:"),
+        (
+            rocky(),
+            crio(version=None, repository={"key": KEY, "url": "https://m.example.com/cri-o/"}),
+            repo_path("dnf", "cri-o"),
+            "baseurl=https://m.example.com/cri-o/rpm\n",
+        ),
+    ],
+    ids=["dnf", "zypper", "apt", "a mirror"],
+)
+def test_crio_comes_from_the_repository_of_its_minor_version(
+    facts: NodeFacts, declared: StackSpec, path: str, expected: str
+) -> None:
+    first = plan(facts, declared)
+
+    assert first.roles.runtime is not None
+    assert expected in {file.path: file.content for file in first.roles.runtime.runtime_sources}[path]
+    assert shown(first)[-1] == ("install", "cri-o", None, True)
+    offered = AvailablePackage(version="1.36.3-1.1", source="cri-o")
+    second = plan(replace(knowing(facts, declared), available={"cri-o": (offered,)}), declared)
+    assert second.problems == ()
+    assert second.roles.runtime is not None
+    names = ("cri-o", "container-selinux") if facts.node.os.id == "rocky" else ("cri-o",)
+    assert second.roles.runtime.runtime_packages == names
+
+
+def test_the_source_of_crio_goes_when_it_is_not_declared_any_more() -> None:
+    facts = knowing(rocky(), crio())
+
+    found = plan(facts, stack(source="distribution", repository=None, engine="podman"))
+
+    gone = {item.target: item.reason for item in found.items if item.action is Action.REMOVE}
+    assert gone == dict.fromkeys(
+        (repo_path("dnf", "cri-o"), rpm_key_path("cri-o")), "runtime.source is not crio any more"
+    )
+
+
+def test_a_system_without_crio_says_whose_repository_has_it() -> None:
+    problem = only_problem(plan(rocky(), stack(source="distribution", repository=None, engine="crio")))
+
+    assert problem.code == "engine-missing"
+    assert problem.hint.startswith("declare runtime.source: crio; or ")

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.daemon.gpu_settings import give_back
-from ansible_collections.grapnel.node.plugins.module_utils.engines.holds import unhold
+from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import unhold
 from ansible_collections.grapnel.node.plugins.module_utils.files.configuration import (
     Service,
     apply_changes,

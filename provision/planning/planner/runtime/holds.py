@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from provision.planning.engines.package import CONTAINERD_IO, DOCKER_CE
+from provision.planning.engines.package import CONTAINERD_IO, CRI_O, DOCKER_CE
 from provision.planning.node_plan import Action, Item, Problem, Role, RuntimeVariables
 from provision.planning.planner.part import Part
 
@@ -21,16 +21,17 @@ if TYPE_CHECKING:
 
 _DNF_PLUGIN: Final = "/etc/dnf/plugins/versionlock.conf"
 _OF_PACKAGES: Final = (Action.INSTALL, Action.UPGRADE, Action.DOWNGRADE)
-_RESTART_WHEN_UPGRADED: Final = frozenset({CONTAINERD_IO.name, DOCKER_CE.name})
+_RESTART_WHEN_UPGRADED: Final = frozenset({CONTAINERD_IO.name, DOCKER_CE.name, CRI_O.name})
 
 
 def with_holds(
     facts: NodeFacts, stack: StackSpec, engine: NodeEngine, part: Part[RuntimeVariables]
 ) -> Part[RuntimeVariables]:
     """Return the part of an engine, with what keeps its packages as they are, or lets go what grapnel has held."""
-    coming = frozenset() if part.variables is None else frozenset(part.variables.runtime_packages)
-    there = facts.packages.keys() & {*engine.package_names, *engine.runs_with}
-    wanted = (there | coming) if stack.runtime.hold else frozenset()
+    names = {*engine.package_names, *engine.runs_with}
+    coming = set() if part.variables is None else names.intersection(part.variables.runtime_packages)
+    there = facts.packages.keys() & names
+    wanted = (there | coming) if stack.runtime.hold else set()
     held = {name for name in facts.packages if facts.packages[name].hold}
     loose, former = sorted(wanted - held), sorted((held & {*facts.engine_holds}) - wanted)
     items = [
@@ -72,8 +73,8 @@ def _no_plugin(facts: NodeFacts, names: list[str]) -> Problem:
     )
 
 
-def _unattended(facts: NodeFacts, loose: frozenset[str] | set[str]) -> tuple[Problem, ...]:
-    """Say that the node restarts its engine on its own; apt's unattended upgrades leave out what is Docker's."""
+def _unattended(facts: NodeFacts, loose: set[str]) -> tuple[Problem, ...]:
+    """Say that the node restarts its engine on its own; apt's unattended upgrades leave out what others provide."""
     names = sorted(loose & _RESTART_WHEN_UPGRADED)
     if not names or facts.unattended is None or not facts.unattended.active or facts.package_manager.name != "dnf":
         return ()

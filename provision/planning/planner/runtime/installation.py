@@ -12,7 +12,7 @@ from provision.declaration.spec.model import EngineSource
 from provision.planning.driver.versions.debian import DebianVersion
 from provision.planning.driver.versions.rpm import RpmVersion
 from provision.planning.engines.files.engine_file import version_numbers
-from provision.planning.engines.package import CONTAINERD_IO, DOCKER_CE, EnginePackage, render_sources, source_paths
+from provision.planning.engines.package import EnginePackage, render_sources, source_paths
 from provision.planning.node_plan import Action, Disruption, Item, Problem, Role, RuntimeVariables
 from provision.planning.planner.part import Part, package_manager_problems, plan_files
 
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from provision.declaration.spec.model import StackSpec
     from provision.planning.engines.model import NodeEngine
 
-_MANAGERS: Final = ("apt", "dnf")  # by which engines have been installed, in the tests too
-_DOCKERS: Final = frozenset({CONTAINERD_IO.name, DOCKER_CE.name})
 _MISSING: Final = "engine-missing"
+_REPAIR: Final = {"dnf": "dnf remove --duplicates", "zypper": "zypper verify"}
 _UNHOLD: Final = {"apt": "apt-mark unhold", "zypper": "zypper removelock"}
 _UPSTREAM: Final = re.compile(r"(?:\d+:)?(\d+(?:\.\d+)*)")  # of a package's version
 
@@ -90,18 +89,28 @@ def without_former_sources(
     What came from it stays, and gets nothing newer.
     """
     declared = {file.path for file in render_sources(facts, stack.runtime)}
-    former = [path for path in source_paths() if path not in declared and facts.file(path) is not None]
+    former = {
+        path: source
+        for path, source in source_paths().items()
+        if path not in declared and facts.file(path) is not None
+    }
     if not former:
         return part
-    stays = sorted(each for each in engine.package_names & facts.packages.keys() if each in _DOCKERS)
-    reason = "runtime.source is not docker any more"
-    reason += f": {', '.join(stays)} stays, and gets nothing newer from there" if stays else ""
-    removals = [Item(role=Role.RUNTIME, action=Action.REMOVE, target=path, reason=reason) for path in former]
+    removals = [
+        Item(role=Role.RUNTIME, action=Action.REMOVE, target=path, reason=_no_source_any_more(facts, engine, source))
+        for path, source in former.items()
+    ]
     part = replace(part, items=(*removals, *part.items))
     if part.problems:
         return part
     variables = part.variables or RuntimeVariables(runtime_engine=engine.name, runtime_service=engine.service)
     return replace(part, variables=msgspec.structs.replace(variables, runtime_absent=tuple(former)))
+
+
+def _no_source_any_more(facts: NodeFacts, engine: NodeEngine, source: EngineSource) -> str:
+    stays = sorted({each.name for each in engine.packages.get(source, {}).values()} & facts.packages.keys())
+    reason = f"runtime.source is not {source.value} any more"
+    return reason + (f": {', '.join(stays)} stays, and gets nothing newer from there" if stays else "")
 
 
 def find_version(facts: NodeFacts, stack: StackSpec, package: EnginePackage) -> str | Problem:
@@ -177,17 +186,11 @@ def find_package(facts: NodeFacts, stack: StackSpec, engine: NodeEngine) -> Engi
     if package is None or (is_unnamed and source is EngineSource.DOCKER):
         others = [each.value for each, of_source in engine.packages.items() if system in of_source]
         other = f"declare runtime.source: {' or '.join(others)}; or " if others else ""
-        where = system if source is EngineSource.DISTRIBUTION else f"Docker's repository for {system}"
+        where = system if source is EngineSource.DISTRIBUTION else f"{source.owner}'s repository for {system}"
         return Problem(
             code=_MISSING,
             message=f"{name} has no {engine.name}, and {where} has no package of it",
             hint=f"{other}install it as its documentation says, then plan again",
-        )
-    if facts.package_manager.name not in _MANAGERS:
-        return Problem(
-            code=_MISSING,
-            message=f"{name} has no {engine.name}, and engines are installed by {' and '.join(_MANAGERS)} alone",
-            hint=f"install it with {facts.package_manager.name}, then plan again",
         )
     return package
 
@@ -199,7 +202,7 @@ def install_problems(
     problems = [*package_manager_problems(facts), *_conflicts(facts, package)]
     if facts.package_manager.interrupted and not stack.driver.enabled:
         is_apt = facts.package_manager.name == "apt"
-        manager, repair = ("dpkg", "dpkg --configure -a") if is_apt else ("rpm", "dnf remove --duplicates")
+        manager, repair = ("dpkg", "dpkg --configure -a") if is_apt else ("rpm", _REPAIR.get(facts.package_manager.name, ""))
         interrupted = Problem(
             code="package-manager-interrupted",
             message=f"{manager} on {facts.node.hostname} was interrupted, so {engine.name} cannot be installed",

@@ -130,7 +130,7 @@ def _without_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine
     version = find_version(facts, stack, package)
     to = None if isinstance(version, Problem) else version or None
     install = (Item(role=Role.RUNTIME, action=Action.INSTALL, target=package.name, to=to, reason=reason),)
-    packages = {"runtime_packages": (package.name,), "runtime_versions": {package.name: to} if to else {}}
+    packages = {"runtime_packages": (package.name, *package.besides), "runtime_versions": {package.name: to} if to else {}}
     follows = "depends on" if expected is None else "follows from"
     configure = [
         Item(

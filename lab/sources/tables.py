@@ -156,7 +156,15 @@ def base_packages(system: System) -> list[Package]:
     rest = [Package(name, name, "1.0", f"1.{system.dist}".rstrip(".")) for name in names]
     # EPEL's wants the headers of the kernel and a compiler to be there before it.
     dkms = Package("dkms", "dkms", "3.2.1", f"1.{system.dist}".rstrip("."), requires=("kernel-devel", "gcc", "make"))
-    return [*kernels, devel, *_identity(system), dkms, *rest, *(_runtimes(system) if system.engines else ()), *own_packages(system)]
+    return [
+        *kernels,
+        devel,
+        *_identity(system),
+        dkms,
+        *rest,
+        *(_runtimes(system) if system.engines else ()),
+        *own_packages(system),
+    ]
 
 
 def _runtimes(system: System) -> list[Package]:

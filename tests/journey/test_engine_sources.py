@@ -1,7 +1,7 @@
 """Engines of the systems' own package sources and of CRI-O's: they come, work, are held beside the site's, and go.
 
-Package managers, signatures, locks, systemd, containerd and CRI-O are real on nodes that say they are other systems. The
-packages are the lab's, with the names, relations and settings of the published ones.
+Package managers, signatures, locks, systemd, containerd and CRI-O are real on nodes that say they are other systems.
+The packages are the lab's, with the names, relations and settings of the published ones.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.engines import packages
 from ansible_collections.grapnel.node.plugins.module_utils.engines.found import read_engine_holds
@@ -9,7 +11,8 @@ from ansible_collections.grapnel.node.plugins.module_utils.engines.packages impo
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import InstalledPackage, PackageError
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import PLACE, read_originals
 
-from tests.playbooks.fakes import Machine
+if TYPE_CHECKING:
+    from tests.playbooks.fakes import Machine
 
 ENGINE, SITES = "containerd.io", "docker-ce"
 
@@ -53,7 +56,9 @@ def test_only_what_nobody_held_is_noted_and_let_go(machine: Machine, manager: Ma
     assert not (machine.root / PLACE.lstrip("/")).exists()
 
 
-def test_a_hold_is_noted_before_it_is_there(machine: Machine, manager: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hold_is_noted_before_it_is_there(
+    machine: Machine, manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A run that is killed in between would leave a hold that counts as the site's."""
 
     def killed(*_: object) -> None:

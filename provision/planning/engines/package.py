@@ -46,6 +46,7 @@ class EnginePackage:
 # (docker/containerd-packaging, debian/control and rpm/containerd.spec).
 CONTAINERD_IO: Final = EnginePackage("containerd.io", ("containerd", "containerd-stable", "runc", "runc-stable"))
 DOCKER_CE: Final = EnginePackage("docker-ce", (*CONTAINERD_IO.replaces, "docker.io", "docker"))
+DOCKER_IO: Final = EnginePackage("docker.io", ("containerd.io", "docker-ce"))  # it needs the distribution's containerd
 CRI_O: Final = EnginePackage("cri-o")
 # Its package does not ask for the labels of containers, without which it starts none on these systems (README.md).
 CRI_O_WITH_SELINUX: Final = EnginePackage("cri-o", besides=("container-selinux",))

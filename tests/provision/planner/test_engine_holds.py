@@ -121,3 +121,10 @@ def test_a_node_that_restarts_its_engine_on_its_own_is_told(manager: str, *, act
     assert ("engine-upgraded-unattended" in codes(facts, stack())) is told
     assert "engine-upgraded-unattended" not in codes(facts, HOLD)
     assert "engine-upgraded-unattended" not in codes(held(facts), stack())
+
+
+def test_an_engine_of_no_package_cannot_be_held_and_that_is_told() -> None:
+    found = plan(replace(there(HOLD), packages={}), HOLD)
+
+    assert "engine-not-held" in {each.code for each in found.warnings}
+    assert holds(found) == []

@@ -54,8 +54,8 @@ class Step:
 class Removal:
     """What becomes of a node. ``notes`` say what cannot be given back, ``problems`` why nothing may be begun.
 
-    ``remembered`` are parts that there are records of, ``kept`` settings that a killed run has yet to put back, ``held``
-    packages that are let go.
+    ``remembered`` are parts that there are records of, ``kept`` settings that a killed run has yet to put back, and
+    ``held`` packages that are let go.
     """
 
     originals: Originals

@@ -99,8 +99,8 @@ class Runtime(Section, frozen=True, kw_only=True):
     hold: Annotated[
         bool,
         doc(
-            "Whether the engine's packages are held, so that no other upgrade restarts it; a hold of somebody else stays "
-            "theirs."
+            "Whether the engine's packages are held, so that no other upgrade restarts it; what somebody else holds is "
+            "never let go."
         ),
     ] = False
     handler: Annotated[DnsLabel, doc("Runtime handler to add to the engine; a RuntimeClass refers to it.")] = "nvidia"

@@ -12,12 +12,12 @@ import msgspec
 
 from provision.planning.engines.package import CONTAINERD_IO, CRI_O, DOCKER_CE
 from provision.planning.node_plan import Action, Item, Problem, Role, RuntimeVariables
-from provision.planning.planner.part import Part
 
 if TYPE_CHECKING:
     from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
     from provision.planning.engines.model import NodeEngine
+    from provision.planning.planner.part import Part
 
 _DNF_PLUGIN: Final = "/etc/dnf/plugins/versionlock.conf"
 _OF_PACKAGES: Final = (Action.INSTALL, Action.UPGRADE, Action.DOWNGRADE)
@@ -40,6 +40,8 @@ def with_holds(
     ]
     if not stack.runtime.hold:
         part = replace(part, warnings=(*part.warnings, *_unattended(facts, there - held)))
+    elif engine.package_names and not there and facts.engines.get(engine.name) is not None:
+        part = replace(part, warnings=(*part.warnings, _of_no_package(facts, engine)))
     if not items and not (wanted and coming):
         return part
     behind = max((at + 1 for at, item in enumerate(part.items) if item.action in _OF_PACKAGES), default=0)
@@ -73,6 +75,14 @@ def _no_plugin(facts: NodeFacts, names: list[str]) -> Problem:
     )
 
 
+def _of_no_package(facts: NodeFacts, engine: NodeEngine) -> Problem:
+    return Problem(
+        code="engine-not-held",
+        message=f"{facts.node.hostname} has {engine.name} of no package that grapnel knows, and nothing of it is held",
+        hint="leave runtime.hold out for this node, or install the engine from a package source",
+    )
+
+
 def _unattended(facts: NodeFacts, loose: set[str]) -> tuple[Problem, ...]:
     """Say that the node restarts its engine on its own; apt's unattended upgrades leave out what others provide."""
     names = sorted(loose & _RESTART_WHEN_UPGRADED)
@@ -81,7 +91,7 @@ def _unattended(facts: NodeFacts, loose: set[str]) -> tuple[Problem, ...]:
     return (
         Problem(
             code="engine-upgraded-unattended",
-            message=f"{facts.unattended.unit} of {facts.node.hostname} upgrades {', '.join(names)} on its own, and that "
+            message=f"{facts.unattended.unit} of {facts.node.hostname} upgrades {', '.join(names)} on its own, which "
             "restarts the engine",
             hint="declare runtime.hold: true, or turn the unattended upgrade off",
         ),

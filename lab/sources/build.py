@@ -16,7 +16,7 @@ from lab.machine.command import CONTAINED, run
 from lab.machine.folders import cache_dir, content_key, write_atomic
 from lab.machine.lock import locked
 from lab.sources import deb, rpm
-from lab.sources.content import write_content
+from lab.sources.content import DOCKER_SUITE, write_content
 from lab.sources.systems import BASE_SUITE, CRIOS, DOCKERS, System, find_system
 from lab.sources.tables import (
     Package,
@@ -62,6 +62,7 @@ def ensure(name: str) -> Sources:
     texts = [(HERE / file).read_bytes() for file in (*INPUTS, f"tables/{system.table}.toml")]
     programs = [golang.containerd(version).name for version in (*system.engines, system.own_engine) if version]
     programs += [golang.crio().name] if system.crio else []
+    programs += [bundle.ensure(DOCKER_SUITE).folder.name] if system.docker else []
     key = content_key(repr(system), tree.name, packages.folder.name, kmod.source_key(), *programs, *texts)
     folder = cache_dir() / "sources" / f"{name}-{key}"
     if not folder.is_dir():

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab import golang
+from lab import bundle, golang
 from lab.kmod import MODULES, build_modules, module_argv
+from lab.machine.command import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,6 +64,41 @@ disabled_plugins = ["cri"]
 #root = "/var/lib/containerd"
 """
 SETTINGS = {"docker": DOCKERS_SETTINGS, "suse": "# See containerd-config.toml(5) for documentation.\n"}
+DOCKER_SUITE = "trixie"
+UNPACK_TIMEOUT_S = 120.0
+DOCKER_UNIT = """\
+[Unit]
+Description=Docker Application Container Engine
+After=network-online.target docker.socket containerd.service
+Wants=network-online.target containerd.service
+Requires=docker.socket
+
+[Service]
+Type=notify
+ExecStart=/usr/bin/dockerd -H fd:// --containerd=/run/containerd/containerd.sock
+ExecReload=/bin/kill -s HUP $MAINPID
+Restart=always
+RestartSec=2
+Delegate=yes
+KillMode=process
+OOMScoreAdjust=-500
+
+[Install]
+WantedBy=multi-user.target
+"""
+DOCKER_SOCKET = """\
+[Unit]
+Description=Docker Socket for the API
+
+[Socket]
+ListenStream=/run/docker.sock
+SocketMode=0660
+SocketUser=root
+SocketGroup=docker
+
+[Install]
+WantedBy=sockets.target
+"""
 CRIO_UNIT = """\
 [Unit]
 Description=Container Runtime Interface for OCI (CRI-O)
@@ -112,6 +149,8 @@ def scripts(package: Package) -> dict[str, str]:
             after.append(f"/sbin/depmod -a {package.kernel} || :")
         if kind == "containerd" and words[-1] == "ubuntu":  # as debhelper has it started
             after.append("systemctl daemon-reload; systemctl enable --now containerd.service || :")
+        if kind == "docker":
+            after.append("getent group docker > /dev/null || groupadd --system docker")
         if kind == "dkms":
             module = f"-m {words[0]} -v {package.upstream}"
             # As the real package does: a build that fails does not fail the installation.
@@ -222,6 +261,25 @@ def _crio(_: Package, __: System, root: Path, ___: list[str]) -> None:
     _write(root / "etc/crio/policy.json", CRIO_POLICY)
 
 
+def _docker(_: Package, __: System, root: Path, ___: list[str]) -> None:
+    """Write Debian's Docker, which needs the libraries of C and systemd alone, with the units of Docker's package."""
+    for name in ("dockerd", "docker-proxy"):
+        _copy_of_debian("docker.io", f"usr/sbin/{name}", root / "usr/bin")
+    _write(root / "usr/lib/systemd/system/docker.service", DOCKER_UNIT)
+    _write(root / "usr/lib/systemd/system/docker.socket", DOCKER_SOCKET)
+
+
+def _docker_cli(_: Package, __: System, root: Path, ___: list[str]) -> None:
+    _copy_of_debian("docker-cli", "usr/bin/docker", root / "usr/bin")
+
+
+def _copy_of_debian(package: str, program: str, folder: Path) -> None:
+    with tempfile.TemporaryDirectory() as unpacked:
+        deb = bundle.ensure(DOCKER_SUITE).find(package).path
+        run(["dpkg-deb", "--extract", str(deb), unpacked], timeout_s=UNPACK_TIMEOUT_S)
+        _copy(Path(unpacked, program), folder)
+
+
 def _runc(_: Package, __: System, root: Path, ___: list[str]) -> None:
     _copy(golang.runc() / "runc", root / "usr/bin")
 
@@ -254,6 +312,8 @@ WRITERS: dict[str, Callable[[Package, System, Path, list[str]], None]] = {
     "containerd": _containerd,
     "ctr": _ctr,
     "crio": _crio,
+    "docker": _docker,
+    "docker-cli": _docker_cli,
     "runc": _runc,
     "podman": _podman,
 }

@@ -17,7 +17,8 @@ class System:
     """A distribution; ``table`` names the file with its driver packages, ``dist`` is what their releases end with.
 
     ``engines`` are versions of containerd that Docker's repository has for it, and ``crio`` one of CRI-O that its own
-    has; a node does not know these repositories. ``own_engine`` is the containerd of the system itself.
+    has; a node does not know these repositories. ``docker`` is the version of Debian's that is packed as docker-ce is.
+    ``own_engine`` is the containerd of the system itself.
     """
 
     name: str
@@ -31,6 +32,7 @@ class System:
     is_modular: bool = False
     other_kernel: str = ""
     engines: tuple[str, ...] = ()
+    docker: str = ""
     own_engine: str = ""
     crio: str = ""
 
@@ -71,7 +73,7 @@ SYSTEMS = {
         System(
             "rocky9", "dnf", "el", "5.14.0-570.17.1.el9_6.x86_64", _os("rocky", "9.6", "Rocky Linux", RHEL_LIKE),
             EL_VERSIONS, dist="el9", repository="cuda-rhel9-x86_64", is_modular=True, engines=("2.2.1", "2.4.2"),
-            crio="1.36.3",
+            docker="26.1.5", crio="1.36.3",
         ),
         System(
             "rhel8", "dnf", "el", "4.18.0-553.el8_10.x86_64", _os("rhel", "8.10", "Red Hat Enterprise Linux", "fedora"),

@@ -84,16 +84,17 @@ def _package(row: dict[str, Any], table: dict[str, Any], system: System, version
 
 
 def docker_packages(system: System) -> list[Package]:
-    """Return what of Docker's repository the lab has: every version of containerd.io that ``system`` is offered.
+    """Return what of Docker's repository the lab has: every version of containerd.io for ``system``, and Docker.
 
-    Relations: docker/containerd-packaging, rpm/containerd.spec.
+    Relations: docker/containerd-packaging, rpm/containerd.spec; docker/docker-ce-packaging, rpm/SPECS.
     """
-    return [
+    release = f"1.{system.dist}"
+    containerds = [
         Package(
             "containerd.io",
             "containerd.io",
             version,
-            f"1.{system.dist}",
+            release,
             requires=("container-selinux",),
             provides=("containerd",),
             conflicts=("containerd", "runc"),
@@ -102,6 +103,20 @@ def docker_packages(system: System) -> list[Package]:
         )
         for version in system.engines
     ]
+    if not system.docker:
+        return containerds
+    engine = Package(
+        "docker-ce",
+        "docker-ce",
+        system.docker,
+        release,
+        epoch=3,
+        requires=("containerd.io", "docker-ce-cli", "container-selinux"),
+        conflicts=("docker",),
+        content=("docker",),
+    )
+    client = Package("docker-ce-cli", "docker-ce-cli", system.docker, release, epoch=1, content=("docker-cli",))
+    return [*containerds, engine, client]
 
 
 def crio_packages(system: System) -> list[Package]:

@@ -16,7 +16,7 @@ from lab import sources
 from lab.bundle.repository import PUBLIC_KEY
 from lab.nodes import NodeSpec
 from lab.sources.systems import CRIOS, DOCKERS
-from tests.journey.systems import CASES, DPKG, RPM, SETTINGS, SOURCES
+from tests.journey.systems import CASES, DPKG, LISTED, RPM, SETTINGS, SOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.nodes, pytest.mark.timeout(900)]
 UPGRADES = {"dnf": "dnf -y -q upgrade", "zypper": "zypper -nq update", "apt": "apt-get -y -qq upgrade"}
 OWN = {"source": "distribution"}
 DOCKER = {"source": "docker", "repository": {"url": f"file://{SOURCES}/{DOCKERS}"}}
+DAEMON_JSON = '{"bridge": "none", "iptables": false, "ip6tables": false}\n'
 CRIO = {"engine": "crio", "source": "crio", "repository": {"url": f"file://{SOURCES}/{CRIOS}"}}
 
 
@@ -39,6 +40,7 @@ class Case:
     system: str
     runtime: dict[str, Any]
     package: str
+    held: tuple[str, ...] = ()
 
 
 ENGINES = (
@@ -47,6 +49,7 @@ ENGINES = (
     Case("al2023", OWN, "containerd 2.2.1-1.amzn2023"),
     Case("rocky10", DOCKER, "containerd.io 2.2.1-1.el10"),
     Case("rocky9", CRIO, "cri-o 1.36.3-1.1"),
+    Case("rocky9", {**DOCKER, "engine": "docker"}, "docker-ce 3:26.1.5-1.el9", ("containerd.io", "docker-ce")),
     Case("ubuntu2404", OWN, "containerd 2.2.1-0ubuntu1~24.04.3"),
     Case("ubuntu2404", CRIO, "cri-o 1.36.3-1.1"),
 )
@@ -71,7 +74,7 @@ def packages(node: Node) -> list[str]:
 
 
 def settings(node: Node) -> str:
-    folders = f"{SETTINGS} /etc/containerd /etc/crio /etc/cni"
+    folders = f"{SETTINGS} /etc/docker /etc/containerd /etc/crio /etc/cni"
     return say(node, f"find {folders} -type f -exec sha256sum '{{}}' + 2>/dev/null | sort -k 2")
 
 
@@ -86,7 +89,10 @@ def test_an_engine_comes_works_is_held_and_goes(
     if node.name != case.system:
         pytest.skip("of another system")
     monkeypatch.setenv("XDG_STATE_HOME", str(controller.folder / "state"))
-    manager, name = sources.find_system(case.system).manager, case.package.split()[0]
+    manager, held = sources.find_system(case.system).manager, case.held or (case.package.split()[0],)
+    if case.runtime.get("engine") == "docker":  # of the site: there is no network of pods, and no iptables
+        node.root.joinpath("etc/docker").mkdir()
+        node.root.joinpath("etc/docker/daemon.json").write_text(DAEMON_JSON)
     before, former, sites = packages(node), settings(node), locks(node)
     declare(controller, node, {**case.runtime, "hold": True})
 
@@ -96,8 +102,9 @@ def test_an_engine_comes_works_is_held_and_goes(
     assert case.package in packages(node)
     assert controller.plan_items(node.name) == []
     assert_works(node, case.runtime.get("engine", "containerd"))
-    assert len(locks(node)) == len(sites) + 1
-    assert [lock for lock in locks(node) if lock not in sites] == [lock for lock in locks(node) if name in lock]
+    ours = [lock for lock in locks(node) if lock not in sites]
+    assert len(ours) == len(held)
+    assert all(name in lock for name, lock in zip(held, ours, strict=True))
     say(node, UPGRADES[manager])
     assert case.package in packages(node)
 
@@ -113,6 +120,30 @@ def test_an_engine_comes_works_is_held_and_goes(
     assert packages(node) == before
     assert settings(node) == former
     assert locks(node) == sites
+    say(node, "rm -rf /etc/docker")
+
+
+def test_a_hold_goes_along_with_another_version(
+    site: Site, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(controller.folder / "state"))
+    node = site.up(NodeSpec("exchanged", suite=sources.BASE_SUITE, gpus=1, system="rocky9"))
+    try:
+        for version in ("2.2.1", "2.4.2", "2.2.1"):
+            declare(controller, node, {**DOCKER, "version": version, "hold": True})
+            done = controller.call("apply", node.name)
+            assert "1 converged" in done.stdout, done.stdout + done.stderr
+            say(node, UPGRADES["dnf"])
+            assert f"containerd.io {version}-1.el9" in packages(node)
+            assert say(node, LISTED) == f"containerd.io-0:{version}-1.el9.*"
+            assert controller.plan_items(node.name) == []
+        say(node, "dnf -y -q versionlock add bash")
+        before = say(node, LISTED).splitlines()
+        declare(controller, node, {**DOCKER, "version": "2.4.2"})  # which lets it go, and leaves the site's
+        assert "1 converged" in controller.call("apply", node.name).stdout
+        assert say(node, LISTED).splitlines() == [line for line in before if line.startswith("bash")]
+    finally:
+        site.remove(node.name)
 
 
 def declare(controller: Controller, node: Node, runtime: dict[str, Any]) -> None:
@@ -130,6 +161,9 @@ def assert_works(node: Node, engine: str) -> None:
     assert say(node, f"systemctl is-active {engine}; systemctl is-enabled {engine}") == "active\nenabled"
     if engine == "crio":
         assert "runtimes.nvidia]" in say(node, "crio status config")
+        return
+    if engine == "docker":
+        assert "nvidia" in json.loads(say(node, "docker info --format '{{json .Runtimes}}'"))
         return
     plugins = say(node, "$(command -v ctr || command -v containerd-ctr) plugins ls")
     assert [line.split()[-1] for line in plugins.splitlines() if "io.containerd.cri.v1" in line] == ["ok", "ok"]

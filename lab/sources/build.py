@@ -16,9 +16,17 @@ from lab.machine.command import CONTAINED, run
 from lab.machine.folders import cache_dir, content_key, write_atomic
 from lab.machine.lock import locked
 from lab.sources import deb, rpm
-from lab.sources.content import write_content
-from lab.sources.systems import BASE_SUITE, DOCKERS, System, find_system
-from lab.sources.tables import Package, base_packages, driver_packages, engine_packages, first_packages
+from lab.sources.content import DOCKER_SUITE, write_content
+from lab.sources.systems import BASE_SUITE, CRIOS, DOCKERS, System, find_system
+from lab.sources.tables import (
+    Package,
+    base_packages,
+    crio_packages,
+    docker_packages,
+    driver_packages,
+    first_packages,
+    own_packages,
+)
 
 HERE = Path(__file__).parent
 BUILD_TIMEOUT_S = 900.0
@@ -52,7 +60,9 @@ def ensure(name: str) -> Sources:
     system = find_system(name)
     tree, packages = trees.ensure(BASE_SUITE), bundle.ensure(BASE_SUITE)
     texts = [(HERE / file).read_bytes() for file in (*INPUTS, f"tables/{system.table}.toml")]
-    programs = [golang.containerd(version).name for version in system.engines]
+    programs = [golang.containerd(version).name for version in (*system.engines, system.own_engine) if version]
+    programs += [golang.crio().name] if system.crio else []
+    programs += [bundle.ensure(DOCKER_SUITE).folder.name] if system.docker else []
     key = content_key(repr(system), tree.name, packages.folder.name, kmod.source_key(), *programs, *texts)
     folder = cache_dir() / "sources" / f"{name}-{key}"
     if not folder.is_dir():
@@ -84,12 +94,17 @@ def _build_debs(system: System, partial: Path) -> None:
     for package in bundle.ensure(BASE_SUITE).packages():
         if "nvidia" not in package.path.name and not package.name.startswith("libcuda"):
             os.link(package.path, repositories / package.path.name)
-    for index, built in enumerate(driver_packages(system)):
+    of_crio = repositories / CRIOS / "deb"
+    of_crio.mkdir(parents=True)
+    folders = [(repositories, each) for each in (*driver_packages(system), *own_packages(system))]
+    folders += [(of_crio, each) for each in crio_packages(system)]
+    for index, (folder, built) in enumerate(folders):
         staged = partial / "stage" / str(index)
         staged.mkdir()
         write_content(built, system, staged)
-        deb.build(built, staged, repositories)
-    publish(repositories, system.repository, cache_dir() / "bundle" / "key")
+        deb.build(built, staged, folder)
+    for folder in (repositories, of_crio):
+        publish(folder, system.repository, cache_dir() / "bundle" / "key")
 
 
 def _build_rpms(system: System, partial: Path) -> None:
@@ -97,9 +112,11 @@ def _build_rpms(system: System, partial: Path) -> None:
     (stage / "out").mkdir()
     repositories = {"base": base_packages(system), system.repository: driver_packages(system)}
     if system.engines:
-        repositories[DOCKERS] = engine_packages(system)
+        repositories[DOCKERS] = docker_packages(system)
+    if system.crio:
+        repositories[f"{CRIOS}/rpm"] = crio_packages(system)
     for name, packages in repositories.items():
-        (stage / "out" / name).mkdir()
+        (stage / "out" / name).mkdir(parents=True)
         _write_specs(name, packages, system, stage)
     if system.is_modular:
         modules = rpm.render_modules(repositories[system.repository], system)

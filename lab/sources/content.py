@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab import golang
+from lab import bundle, golang
 from lab.kmod import MODULES, build_modules, module_argv
+from lab.machine.command import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +36,7 @@ ExecStart=/usr/bin/sleep infinity
 [Install]
 WantedBy=multi-user.target
 """
-# Upstream's unit (containerd.service of 2.4.2), and what Docker's package says in its configuration: no `version`.
+# Upstream's unit (containerd.service of 2.4.2).
 CONTAINERD_UNIT = """\
 [Unit]
 Description=containerd container runtime
@@ -42,7 +44,7 @@ After=network.target dbus.service
 
 [Service]
 ExecStartPre=-/sbin/modprobe overlay
-ExecStart=/usr/bin/containerd
+ExecStart={folder}/containerd
 Type=notify
 Delegate=yes
 KillMode=process
@@ -53,13 +55,79 @@ OOMScoreAdjust=-999
 [Install]
 WantedBy=multi-user.target
 """
-CONTAINERD_SETTINGS = """\
+# What packages of containerd say in its configuration. Docker's has no `version`, Ubuntu's and Amazon's bring no file.
+DOCKERS_SETTINGS = """\
 # Settings of a containerd that Docker alone uses.
 
 disabled_plugins = ["cri"]
 
 #root = "/var/lib/containerd"
 """
+SETTINGS = {"docker": DOCKERS_SETTINGS, "suse": "# See containerd-config.toml(5) for documentation.\n"}
+DOCKER_SUITE = "trixie"
+UNPACK_TIMEOUT_S = 120.0
+DOCKER_UNIT = """\
+[Unit]
+Description=Docker Application Container Engine
+After=network-online.target docker.socket containerd.service
+Wants=network-online.target containerd.service
+Requires=docker.socket
+
+[Service]
+Type=notify
+ExecStart=/usr/bin/dockerd -H fd:// --containerd=/run/containerd/containerd.sock
+ExecReload=/bin/kill -s HUP $MAINPID
+Restart=always
+RestartSec=2
+Delegate=yes
+KillMode=process
+OOMScoreAdjust=-500
+
+[Install]
+WantedBy=multi-user.target
+"""
+DOCKER_SOCKET = """\
+[Unit]
+Description=Docker Socket for the API
+
+[Socket]
+ListenStream=/run/docker.sock
+SocketMode=0660
+SocketUser=root
+SocketGroup=docker
+
+[Install]
+WantedBy=sockets.target
+"""
+CRIO_UNIT = """\
+[Unit]
+Description=Container Runtime Interface for OCI (CRI-O)
+Before=kubelet.service
+
+[Service]
+Type=notify
+ExecStart=/usr/bin/crio
+OOMScoreAdjust=-999
+TimeoutStartSec=0
+Restart=on-failure
+
+[Install]
+WantedBy=multi-user.target
+Alias=cri-o.service
+"""
+CRIO_SETTINGS = """\
+[crio.image]
+signature_policy = "/etc/crio/policy.json"
+
+[crio.runtime]
+default_runtime = "runc"
+
+[crio.runtime.runtimes.runc]
+runtime_path = "/usr/libexec/crio/runc"
+runtime_root = "/run/runc"
+monitor_path = "/usr/libexec/crio/conmon"
+"""
+CRIO_POLICY = '{"default": [{"type": "insecureAcceptAnything"}]}\n'
 BLACKLIST = "blacklist nouveau\noptions nouveau modeset=0\n"
 
 
@@ -79,6 +147,10 @@ def scripts(package: Package) -> dict[str, str]:
             after.append("/sbin/ldconfig")
         if kind in ("modules", "kernel"):
             after.append(f"/sbin/depmod -a {package.kernel} || :")
+        if kind == "containerd" and words[-1] == "ubuntu":  # as debhelper has it started
+            after.append("systemctl daemon-reload; systemctl enable --now containerd.service || :")
+        if kind == "docker":
+            after.append("getent group docker > /dev/null || groupadd --system docker")
         if kind == "dkms":
             module = f"-m {words[0]} -v {package.upstream}"
             # As the real package does: a build that fails does not fail the installation.
@@ -161,12 +233,51 @@ def _headers(package: Package, _: System, root: Path, __: list[str]) -> None:
 
 
 def _containerd(_: Package, __: System, root: Path, words: list[str]) -> None:
-    """Write a real containerd with its runc, and the settings of Docker's package."""
-    folder = golang.containerd(words[0])
-    for program in (*sorted(folder.iterdir()), golang.runc() / "runc"):
+    """Write a real containerd with the settings of whose package it is: Docker's has a runc, SUSE's no client."""
+    version, whose = words
+    folder = "/usr/sbin" if whose == "suse" else "/usr/bin"
+    programs = [each for each in sorted(golang.containerd(version).iterdir()) if whose != "suse" or each.name != "ctr"]
+    for program in (*programs, *([golang.runc() / "runc"] if whose == "docker" else [])):
+        _copy(program, root / folder.lstrip("/"))
+    _write(root / "usr/lib/systemd/system/containerd.service", CONTAINERD_UNIT.format(folder=folder))
+    if whose in SETTINGS:
+        _write(root / "etc/containerd/config.toml", SETTINGS[whose])
+
+
+def _ctr(_: Package, __: System, root: Path, words: list[str]) -> None:
+    """Write containerd's client by the name that SUSE's package gives it."""
+    _copy(golang.containerd(words[0]) / "ctr", root / "usr/sbin")
+    (root / "usr/sbin/ctr").rename(root / "usr/sbin/containerd-ctr")
+
+
+def _crio(_: Package, __: System, root: Path, ___: list[str]) -> None:
+    """Write a real CRI-O with runc, and a monitor that knows its version: it can be started, and start no container."""
+    for program in sorted(golang.crio().iterdir()):
         _copy(program, root / "usr/bin")
-    _write(root / "usr/lib/systemd/system/containerd.service", CONTAINERD_UNIT)
-    _write(root / "etc/containerd/config.toml", CONTAINERD_SETTINGS)
+    _copy(golang.runc() / "runc", root / "usr/libexec/crio")
+    _write(root / "usr/libexec/crio/conmon", "#!/bin/sh\necho conmon version 2.2.1\n", 0o755)
+    _write(root / "usr/lib/systemd/system/crio.service", CRIO_UNIT)
+    _write(root / "etc/crio/crio.conf.d/10-crio.conf", CRIO_SETTINGS)
+    _write(root / "etc/crio/policy.json", CRIO_POLICY)
+
+
+def _docker(_: Package, __: System, root: Path, ___: list[str]) -> None:
+    """Write Debian's Docker, which needs the libraries of C and systemd alone, with the units of Docker's package."""
+    for name in ("dockerd", "docker-proxy"):
+        _copy_of_debian("docker.io", f"usr/sbin/{name}", root / "usr/bin")
+    _write(root / "usr/lib/systemd/system/docker.service", DOCKER_UNIT)
+    _write(root / "usr/lib/systemd/system/docker.socket", DOCKER_SOCKET)
+
+
+def _docker_cli(_: Package, __: System, root: Path, ___: list[str]) -> None:
+    _copy_of_debian("docker-cli", "usr/bin/docker", root / "usr/bin")
+
+
+def _copy_of_debian(package: str, program: str, folder: Path) -> None:
+    with tempfile.TemporaryDirectory() as unpacked:
+        deb = bundle.ensure(DOCKER_SUITE).find(package).path
+        run(["dpkg-deb", "--extract", str(deb), unpacked], timeout_s=UNPACK_TIMEOUT_S)
+        _copy(Path(unpacked, program), folder)
 
 
 def _runc(_: Package, __: System, root: Path, ___: list[str]) -> None:
@@ -199,6 +310,10 @@ WRITERS: dict[str, Callable[[Package, System, Path, list[str]], None]] = {
     "kernel": _kernel,
     "headers": _headers,
     "containerd": _containerd,
+    "ctr": _ctr,
+    "crio": _crio,
+    "docker": _docker,
+    "docker-cli": _docker_cli,
     "runc": _runc,
     "podman": _podman,
 }

@@ -38,4 +38,7 @@ def build(package: Package, staged: Path, folder: Path) -> None:
         path.write_text(f"#!/bin/sh\n{text}\n")
         path.chmod(0o755)
     file = folder / f"{package.name}_{package.version}-{package.release}_amd64.deb"
-    run(["dpkg-deb", "--root-owner-group", "--build", str(staged), str(file)], timeout_s=BUILD_TIMEOUT_S)
+    run(
+        ["dpkg-deb", "--root-owner-group", "-Zgzip", "-z1", "--build", str(staged), str(file)],
+        timeout_s=BUILD_TIMEOUT_S,
+    )

@@ -16,7 +16,9 @@ BASE_SUITE = "bookworm"  # dnf 4.14, rpm 4.18, zypper 1.14: those of RHEL 9 and 
 class System:
     """A distribution; ``table`` names the file with its driver packages, ``dist`` is what their releases end with.
 
-    ``engines`` are versions of containerd that Docker's repository has for it; a node does not know that repository.
+    ``engines`` are versions of containerd that Docker's repository has for it, and ``crio`` one of CRI-O that its own
+    has; a node does not know these repositories. ``docker`` is the version of Debian's that is packed as docker-ce is.
+    ``own_engine`` is the containerd of the system itself.
     """
 
     name: str
@@ -30,6 +32,9 @@ class System:
     is_modular: bool = False
     other_kernel: str = ""
     engines: tuple[str, ...] = ()
+    docker: str = ""
+    own_engine: str = ""
+    crio: str = ""
 
     @property
     def kernels(self) -> tuple[str, ...]:
@@ -60,6 +65,7 @@ def _os(identity: str, version: str, name: str, like: str = "", codename: str = 
 EL_VERSIONS = ("570.133.20", "580.95.05", "580.126.09")
 RHEL_LIKE = "rhel centos fedora"
 DOCKERS = "docker-ce"  # Docker's repository, in the folder of all
+CRIOS = "cri-o"  # CRI-O's, with a folder for each form of packages
 
 SYSTEMS = {
     system.name: system
@@ -67,6 +73,7 @@ SYSTEMS = {
         System(
             "rocky9", "dnf", "el", "5.14.0-570.17.1.el9_6.x86_64", _os("rocky", "9.6", "Rocky Linux", RHEL_LIKE),
             EL_VERSIONS, dist="el9", repository="cuda-rhel9-x86_64", is_modular=True, engines=("2.2.1", "2.4.2"),
+            docker="26.1.5", crio="1.36.3",
         ),
         System(
             "rhel8", "dnf", "el", "4.18.0-553.el8_10.x86_64", _os("rhel", "8.10", "Red Hat Enterprise Linux", "fedora"),
@@ -74,20 +81,22 @@ SYSTEMS = {
         ),
         System(
             "rocky10", "dnf", "el", "6.12.0-55.9.1.el10_0.x86_64", _os("rocky", "10.0", "Rocky Linux", RHEL_LIKE),
-            EL_VERSIONS[1:], dist="el10", repository="cuda-rhel10-x86_64",
+            EL_VERSIONS[1:], dist="el10", repository="cuda-rhel10-x86_64", engines=("2.2.1",),
         ),
         System(
             "al2023", "dnf", "el", "6.1.134-150.224.amzn2023.x86_64", _os("amzn", "2023", "Amazon Linux", "fedora"),
             EL_VERSIONS[1:], dist="amzn2023", repository="cuda-amzn2023-x86_64", is_modular=True,
+            own_engine="2.2.1",
         ),
         System(
             "sles15", "zypper", "sles", "6.4.0-150600.23.53-default", _os("sles", "15.6", "SLES", "suse"),
-            ("570.133.20", "580.65.06"), repository="cuda-sles15-x86_64",
+            ("570.133.20", "580.65.06"), repository="cuda-sles15-x86_64", own_engine="2.2.1", crio="1.36.3",
         ),
         System(
             "ubuntu2404", "apt", "ubuntu", "6.8.0-60-generic",
             _os("ubuntu", "24.04", "Ubuntu", "debian", codename="noble"),
             ("570.133.20", "580.159.03", "580.173.02"), repository="noble", other_kernel="6.8.0-63-generic",
+            own_engine="2.2.1", crio="1.36.3",
         ),
     )
 }  # fmt: skip

@@ -83,25 +83,66 @@ def _package(row: dict[str, Any], table: dict[str, Any], system: System, version
     )
 
 
-def engine_packages(system: System) -> list[Package]:
-    """Return what of Docker's repository the lab has: every version of containerd.io that ``system`` offers.
+def docker_packages(system: System) -> list[Package]:
+    """Return what of Docker's repository the lab has: every version of containerd.io for ``system``, and Docker.
 
-    Relations: docker/containerd-packaging, rpm/containerd.spec.
+    Relations: docker/containerd-packaging, rpm/containerd.spec; docker/docker-ce-packaging, rpm/SPECS.
     """
-    return [
+    release = f"1.{system.dist}"
+    containerds = [
         Package(
             "containerd.io",
             "containerd.io",
             version,
-            f"1.{system.dist}",
+            release,
             requires=("container-selinux",),
             provides=("containerd",),
             conflicts=("containerd", "runc"),
             obsoletes=("containerd", "runc"),
-            content=(f"containerd {version}",),
+            content=(f"containerd {version} docker",),
         )
         for version in system.engines
     ]
+    if not system.docker:
+        return containerds
+    engine = Package(
+        "docker-ce",
+        "docker-ce",
+        system.docker,
+        release,
+        epoch=3,
+        requires=("containerd.io", "docker-ce-cli", "container-selinux"),
+        conflicts=("docker",),
+        content=("docker",),
+    )
+    client = Package("docker-ce-cli", "docker-ce-cli", system.docker, release, epoch=1, content=("docker-cli",))
+    return [*containerds, engine, client]
+
+
+def crio_packages(system: System) -> list[Package]:
+    """Return what CRI-O's own repository has; names and files: cri-o/packaging, templates/latest."""
+    return [Package("cri-o", "cri-o", system.crio, "1.1", content=(f"crio {system.crio}",))] if system.crio else []
+
+
+def own_packages(system: System) -> list[Package]:
+    """Return the containerd of the system itself; of SUSE without its client, which has another name there."""
+    version = system.own_engine
+    if not version:
+        return []
+    release = {"zypper": "150000.123.1", "apt": "0ubuntu1~24.04.3"}.get(system.manager, f"1.{system.dist}")
+    content = {"zypper": "suse", "apt": "ubuntu"}.get(system.manager, "amazon")
+    containerd = Package(
+        "containerd", "containerd", version, release, requires=("runc",), content=(f"containerd {version} {content}",)
+    )
+    if system.manager == "apt":  # its runc is Debian's
+        return [containerd]
+    packages = [containerd, Package("runc", "runc", "1.3.6", release, content=("runc",))]
+    if system.manager == "zypper":
+        needs = (f"containerd = {version}",)
+        packages.append(
+            Package("containerd-ctr", "containerd", version, release, requires=needs, content=(f"ctr {version}",))
+        )
+    return packages
 
 
 def first_packages(system: System) -> list[str]:
@@ -130,16 +171,31 @@ def base_packages(system: System) -> list[Package]:
     rest = [Package(name, name, "1.0", f"1.{system.dist}".rstrip(".")) for name in names]
     # EPEL's wants the headers of the kernel and a compiler to be there before it.
     dkms = Package("dkms", "dkms", "3.2.1", f"1.{system.dist}".rstrip("."), requires=("kernel-devel", "gcc", "make"))
-    return [*kernels, devel, *_identity(system), dkms, *rest, *(_runtimes(system) if system.engines else ())]
+    return [
+        *kernels,
+        devel,
+        *_identity(system),
+        dkms,
+        *rest,
+        *(_runtimes(system) if system.engines else ()),
+        *own_packages(system),
+    ]
 
 
 def _runtimes(system: System) -> list[Package]:
-    """Return what a system has of containers itself: Podman, and one of the runtimes that it takes."""
+    """Return what a system has of containers itself: Podman, and one of the runtimes that it takes.
+
+    RHEL 10 has no runc any more.
+    """
     release = f"1.{system.dist}"
+    if system.dist == "el10":
+        runtime = Package("crun", "crun", "1.23", release, provides=("oci-runtime",))
+    else:
+        runtime = Package("runc", "runc", "1.3.6", release, epoch=4, provides=("oci-runtime",), content=("runc",))
     return [
         Package("container-selinux", "container-selinux", "2.235.0", release),
         Package("podman", "podman", "5.4.0", release, epoch=4, requires=("oci-runtime",), content=("podman 5.4.0",)),
-        Package("runc", "runc", "1.3.6", release, epoch=4, provides=("oci-runtime",), content=("runc",)),
+        runtime,
     ]
 
 

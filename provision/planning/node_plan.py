@@ -142,7 +142,8 @@ class RuntimeVariables(msgspec.Struct, frozen=True, kw_only=True):
     written: by its path, the SHA-256 of other files by their paths ("" for one that must not exist). Where that is not
     so, the next pass has the file. ``runtime_sources`` are files of the package manager that packages are found by, and
     ``runtime_absent`` those that are not declared any more; ``runtime_packages`` are installed at ``runtime_versions``,
-    or whichever there is, and what is there is exchanged.
+    or whichever there is, and what is there is exchanged. ``runtime_hold`` are packages that are held afterwards, and
+    ``runtime_unhold`` those that grapnel lets go.
     """
 
     runtime_engine: str
@@ -150,6 +151,8 @@ class RuntimeVariables(msgspec.Struct, frozen=True, kw_only=True):
     runtime_absent: tuple[str, ...] = ()
     runtime_packages: tuple[str, ...] = ()
     runtime_versions: dict[str, str] = {}
+    runtime_hold: tuple[str, ...] = ()
+    runtime_unhold: tuple[str, ...] = ()
     runtime_files: tuple[FileContent, ...] = ()
     runtime_preconditions: dict[str, dict[str, str]] = {}
     runtime_hook_archive: str = ""

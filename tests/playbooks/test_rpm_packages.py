@@ -11,10 +11,16 @@ import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, HostError
 from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf import facts as dnf
 from ansible_collections.grapnel.node.plugins.module_utils.packages.facts import find_facts
+from ansible_collections.grapnel.node.plugins.module_utils.packages.interest import ENGINE_PACKAGES
 from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import Freshness
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.capabilities import plain
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.database import Rpm
-from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.holds import dnf_holds, zypper_holds
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.holds import (
+    dnf_holds,
+    dnf_leaves_out,
+    zypper_holds,
+    zypper_leaves_out,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper import facts as zypper
 
 if TYPE_CHECKING:
@@ -371,7 +377,7 @@ def test_an_enabled_stream_is_told(machine: Machine) -> None:
         "[nvidia-driver]\nname=nvidia-driver\nstream=open-dkms\nprofiles=\nstate=enabled\n",
     )
 
-    assert dnf.read_state(machine.host) == {"module_streams": {"nvidia-driver": "open-dkms"}}
+    assert dnf.read_state(machine.host)["module_streams"] == {"nvidia-driver": "open-dkms"}
 
 
 @pytest.mark.parametrize(
@@ -386,3 +392,15 @@ def test_an_enabled_stream_is_told(machine: Machine) -> None:
 )
 def test_a_capability_is_named_without_version_and_architecture(capability: str, name: str) -> None:
     assert plain(capability) == name
+
+
+def test_engines_that_are_kept_away_are_told(machine: Machine) -> None:
+    machine.write("/etc/dnf/dnf.conf", "[main]\nexclude=podman*\n")
+    machine.write(
+        "/etc/yum.repos.d/docker.repo", "[docker]\nbaseurl=https://m.example.com\nexcludepkgs=containerd.io\n"
+    )
+    machine.write("/etc/yum.repos.d/notes.txt", "exclude=runc\n")
+    machine.write("/etc/zypp/locks", "type: package\nmatch_type: glob\ncase_sensitive: on\nsolvable_name: docker*\n")
+
+    assert dnf_leaves_out(machine.host, ENGINE_PACKAGES) == ["containerd.io", "podman"]
+    assert zypper_leaves_out(machine.host, ENGINE_PACKAGES) == ["docker", "docker-ce", "docker.io"]

@@ -80,7 +80,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.grapnel.node.plugins.module_utils.daemon.gpu_settings import read_gpu_settings
 from ansible_collections.grapnel.node.plugins.module_utils.daemon.mig import read_mig
 from ansible_collections.grapnel.node.plugins.module_utils.daemon.program import compare_again
-from ansible_collections.grapnel.node.plugins.module_utils.engines.found import read_engines
+from ansible_collections.grapnel.node.plugins.module_utils.engines.found import read_engine_holds, read_engines
 from ansible_collections.grapnel.node.plugins.module_utils.engines.of_kubernetes import read_kubelet_engine
 from ansible_collections.grapnel.node.plugins.module_utils.files.of_products import read_product_files
 from ansible_collections.grapnel.node.plugins.module_utils.files.watched import read_files
@@ -159,6 +159,7 @@ def gather(host: Host, waits: Waits, clock: Clock, more: More) -> dict[str, Any]
         "files": watched,
         "services": services,
         "engines": read_engines(host),
+        "engine_holds": read_engine_holds(host),
         "kubelet_engine": read_kubelet_engine(host),
         "installed": read_installations(host),
         "inventory": read_inventory(host),

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from provision.declaration.spec.model import Engine
+from provision.declaration.spec.model import Engine, EngineSource
 from provision.planning.engines.files.engine_file import (
     DISTINCT_FILES,
     Table,
@@ -36,6 +36,7 @@ from provision.planning.engines.files.present import strictest, text_of, texts_b
 from provision.planning.engines.files.runtimes import is_injector, is_ordinary
 from provision.planning.engines.files.toml_text import render_toml
 from provision.planning.engines.model import Files, KnownEngine, NodeEngine
+from provision.planning.engines.package import CRI_O, CRI_O_WITH_SELINUX, DEBIAN_KIN, RHEL_KIN
 from provision.planning.node_plan import FileContent
 from provision.planning.render.errors import EngineConfigError
 
@@ -258,6 +259,12 @@ def _rendered(
 _ON_NODE: Final = NodeEngine(
     name=Engine.CRIO.value,
     service="crio.service",
+    packages={
+        EngineSource.CRIO: {
+            **dict.fromkeys((*DEBIAN_KIN, "sles"), CRI_O),
+            **dict.fromkeys((*RHEL_KIN, "amzn"), CRI_O_WITH_SELINUX),
+        },
+    },
     show_config="crio config",
     engine_paths=(DROP_IN_PATH,),
     drop_in_path=DROP_IN_PATH,

@@ -22,7 +22,14 @@ from provision.planning.engines.files.hook import HOOK_PATH
 from provision.planning.engines.files.present import mode_of, text_of, version_of_engine
 from provision.planning.engines.files.runtimes import is_injector, is_ordinary_name
 from provision.planning.engines.model import Files, KnownEngine, NodeEngine
-from provision.planning.engines.package import DEBIAN_KIN, DOCKER_CE, DOCKERS_SYSTEMS, EnginePackage
+from provision.planning.engines.package import (
+    CONTAINERDS,
+    DEBIAN_KIN,
+    DOCKER_CE,
+    DOCKER_IO,
+    DOCKERS_SYSTEMS,
+    EnginePackage,
+)
 from provision.planning.node_plan import FileContent, Problem
 from provision.planning.render.errors import EngineConfigError
 
@@ -165,8 +172,8 @@ _ON_NODE: Final = NodeEngine(
     service=_SERVICE,
     packages={
         EngineSource.DISTRIBUTION: {
-            **dict.fromkeys(DEBIAN_KIN, EnginePackage("docker.io")),
-            "amzn": EnginePackage("docker"),
+            **dict.fromkeys(DEBIAN_KIN, DOCKER_IO),
+            **dict.fromkeys(("amzn", "sles"), EnginePackage("docker")),
         },
         EngineSource.DOCKER: dict.fromkeys(DOCKERS_SYSTEMS, DOCKER_CE),
     },
@@ -178,6 +185,7 @@ _ON_NODE: Final = NodeEngine(
     live_files=frozenset({GPUS_PATH}),
     reloads=True,
     names_devices=True,
+    runs_with=CONTAINERDS,
     warnings=_warnings,
 )
 DOCKER: Final = KnownEngine(

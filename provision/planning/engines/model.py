@@ -31,7 +31,8 @@ class NodeEngine:
     not beside it, where the engine might read that, too. With ``is_block`` only the end of that file is ours.
     One that ``reloads`` takes its files in without a restart. ``service`` is empty for an engine that is no service.
     ``has_shims``: what keeps its containers running is in its service's control group, where systemd kills what its
-    KillMode says. ``names_devices``: people name devices to it themselves, by the hook's CDI file.
+    KillMode says. ``names_devices``: people name devices to it themselves, by the hook's CDI file. ``runs_with`` are
+    packages of another engine that it needs.
     ``adopted`` are drop-ins of other products by their paths, with where each stays in force when ours takes its place,
     or would be read before it. ``follows_from`` says of files of ours what they follow from beside the declaration, in
     words, by path. ``warnings`` are what a plan says of it besides.
@@ -50,6 +51,7 @@ class NodeEngine:
     reloads: bool = False
     has_shims: bool = False
     names_devices: bool = False
+    runs_with: frozenset[str] = frozenset()
     kept_folder: str = ""
     is_block: bool = False
     adopted: Mapping[str, str] = field(default_factory=dict)

@@ -37,7 +37,7 @@ def _own_files(stack: StackSpec) -> Files:
 _ON_NODE: Final = NodeEngine(
     name=Engine.PODMAN.value,
     service="",
-    packages={EngineSource.DISTRIBUTION: dict.fromkeys((*DEBIAN_KIN, *RHEL_KIN), EnginePackage("podman"))},
+    packages={EngineSource.DISTRIBUTION: dict.fromkeys((*DEBIAN_KIN, *RHEL_KIN, "sles"), EnginePackage("podman"))},
     show_config="podman info",
     engine_paths=(),
     drop_in_path=HOOK_FILE_PATH,

@@ -80,6 +80,20 @@ def with_engine(facts: NodeFacts, version: str, package: str = "containerd.io") 
     )
 
 
+def suse(*names: str) -> NodeFacts:
+    """Return the facts of a bare SLES whose Containers Module has these packages."""
+    system = OperatingSystem(id="sles", version_id="15.6")
+    facts = edit_package_manager(rocky(), name="zypper")
+    offered = {name: (AvailablePackage(version="1.7.27-150000.123.1", source=name),) for name in names}
+    return replace(facts, available=offered, node=replace(facts.node, os=system, kernel="6.4.0-150600.23.53-default"))
+
+
+def crio(**runtime: object) -> StackSpec:
+    """Return a declaration of CRI-O from its own repository."""
+    of_crio = {"engine": "crio", "source": "crio", "version": "1.36.3", "repository": {"key": KEY}}
+    return make_stack(**ALONE, runtime={"entitlement": "env", **of_crio, **runtime})
+
+
 def shown(found: NodePlan) -> list[tuple[str, str, str | None, bool]]:
     return [(item.action.value, item.target, item.to, item.deferred) for item in found.items]
 
@@ -292,7 +306,7 @@ def test_an_engine_of_another_source_stays_and_is_told() -> None:
         pytest.param(with_engine(make_facts(), "2.2.1"), "containerd.io", id="of a source that was not declared"),
         pytest.param(
             replace(with_engine(make_facts(), "2.2.1"), packages={}),
-            "containerd 2.2.1 of no known package",
+            "containerd 2.2.1 of no known package (/usr/bin/containerd)",
             id="of no package",
         ),
         pytest.param(with_engine(rocky(), "2.2.1"), "containerd.io", id="of a system that has none"),
@@ -367,3 +381,133 @@ def test_a_node_with_another_package_manager_has_a_plan() -> None:
     found = plan(facts, make_stack(**ALONE, runtime={"entitlement": "env"}))
     assert found.problems == ()
     assert found.roles.runtime is not None
+
+
+@pytest.mark.parametrize("engine", ["containerd", "docker", "podman"])
+def test_the_containers_module_of_suse_has_the_engines(engine: str) -> None:
+    declared = make_stack(**ALONE, runtime={"entitlement": "env", "engine": engine})
+
+    found = plan(suse(engine), declared)
+
+    assert found.problems == ()
+    assert shown(found)[0] == ("install", engine, None, False)
+
+
+def test_suses_containerd_comes_with_the_client_that_tells_whether_it_works() -> None:
+    found = plan(suse("containerd"), make_stack(**ALONE, runtime={"entitlement": "env", "hold": True}))
+
+    assert found.roles.runtime is not None
+    assert found.roles.runtime.runtime_packages == ("containerd", "containerd-ctr")
+    assert found.roles.runtime.runtime_hold == ("containerd",)
+    assert not any(item.deferred for item in found.items)
+
+
+CRIOS = "https://download.opensuse.org/repositories/isv:/cri-o:/stable:/v1.36"
+
+
+@pytest.mark.parametrize(
+    ("facts", "declared", "path", "expected"),
+    [
+        (rocky(), crio(), repo_path("dnf", "cri-o"), f"baseurl={CRIOS}/rpm\n"),
+        (suse(), crio(), repo_path("zypper", "cri-o"), f"baseurl={CRIOS}/rpm\n"),
+        (make_facts(), crio(), apt_source_path("cri-o"), f"URIs: {CRIOS}/deb\nSuites: /\nSigned-By:"),
+        (
+            rocky(),
+            crio(version=None, repository={"key": KEY, "url": "https://m.example.com/cri-o/"}),
+            repo_path("dnf", "cri-o"),
+            "baseurl=https://m.example.com/cri-o/rpm\n",
+        ),
+    ],
+    ids=["dnf", "zypper", "apt", "a mirror"],
+)
+def test_crio_comes_from_the_repository_of_its_minor_version(
+    facts: NodeFacts, declared: StackSpec, path: str, expected: str
+) -> None:
+    first = plan(facts, declared)
+
+    assert first.roles.runtime is not None
+    assert expected in {file.path: file.content for file in first.roles.runtime.runtime_sources}[path]
+    assert shown(first)[-1] == ("install", "cri-o", None, True)
+    offered = AvailablePackage(version="1.36.3-1.1", source="cri-o")
+    second = plan(replace(knowing(facts, declared), available={"cri-o": (offered,)}), declared)
+    assert second.problems == ()
+    assert second.roles.runtime is not None
+    names = ("cri-o", "container-selinux") if facts.node.os.id == "rocky" else ("cri-o",)
+    assert second.roles.runtime.runtime_packages == names
+
+
+def test_the_source_of_crio_goes_when_it_is_not_declared_any_more() -> None:
+    facts = knowing(rocky(), crio())
+
+    found = plan(facts, stack(source="distribution", repository=None, engine="podman"))
+
+    gone = {item.target: item.reason for item in found.items if item.action is Action.REMOVE}
+    assert gone == dict.fromkeys(
+        (repo_path("dnf", "cri-o"), rpm_key_path("cri-o")), "runtime.source is not crio any more"
+    )
+
+
+def test_a_system_without_crio_says_whose_repository_has_it() -> None:
+    problem = only_problem(plan(rocky(), stack(source="distribution", repository=None, engine="crio")))
+
+    assert problem.code == "engine-missing"
+    assert problem.hint.startswith("declare runtime.source: crio; or ")
+
+
+def debian(*names: str) -> NodeFacts:
+    """Return the facts of a Debian that has packages of these names, and is offered its own of Docker."""
+    offered = AvailablePackage(version="26.1.5+dfsg1-9", source="docker.io")
+    installed = {name: InstalledPackage(version="2.2.1-1", source=name) for name in names}
+    return make_facts(available={"docker.io": (offered,)}, packages=installed)
+
+
+DEBIANS_DOCKER = make_stack(**ALONE, runtime={"entitlement": "env", "engine": "docker"})
+
+
+def test_debians_docker_does_not_take_dockers_containerd_away() -> None:
+    problem = only_problem(plan(debian("containerd.io"), DEBIANS_DOCKER))
+
+    assert problem.code == "engine-packages-conflict"
+    assert "docker.io would take containerd.io 2.2.1-1 off n1" in problem.message
+    assert problem.hint.endswith("or declare runtime.source: docker")
+
+
+def test_a_docker_in_a_snap_is_told_before_another_one_is_put_beside_it() -> None:
+    facts = debian()
+    facts = replace(facts, services={**facts.services, "snap.docker.dockerd.service": RUNNING})
+
+    assert only_problem(plan(facts, DEBIANS_DOCKER)).code == "engine-in-a-snap"
+    assert plan(debian(), DEBIANS_DOCKER).problems == ()
+
+
+@pytest.mark.parametrize(("facts", "where"), [(rocky(), "exclude="), (suse("containerd"), "zypper locks")])
+def test_a_package_that_somebody_keeps_away_is_not_installed(facts: NodeFacts, where: str) -> None:
+    name = "podman" if facts.package_manager.name == "dnf" else "containerd"
+    declared = stack(source="distribution", repository=None, engine=name)
+
+    problem = only_problem(plan(edit_package_manager(facts, left_out=("runc", name)), declared))
+
+    assert problem.code == "engine-left-out"
+    assert where in problem.message
+    assert plan(edit_package_manager(facts, left_out=("runc",)), declared).problems == ()
+
+
+def test_an_engine_that_is_half_installed_is_told_unless_the_drivers_packages_are_repaired_anyway() -> None:
+    facts = edit_package(with_engine(rocky(), "2.2.1"), "containerd.io", status="half-configured")
+    declared = make_stack(**ALONE, runtime={"entitlement": "env"})
+
+    problem = only_problem(plan(facts, declared))
+
+    assert problem.code == "engine-half-installed"
+    assert "containerd.io (half-configured)" in problem.message
+    assert plan(edit_package(facts, "containerd.io", status="installed"), declared).problems == ()
+
+
+def test_an_engine_from_an_archive_is_not_of_the_declared_source_and_that_is_told() -> None:
+    facts = replace(with_engine(rocky(), "2.2.1"), packages={})
+    engine = Engine(binary="/usr/local/bin/containerd", version="2.2.1")
+
+    (warning,) = plan(replace(facts, engines={"containerd": engine}), stack()).warnings
+
+    assert warning.code == "engine-of-another-source"
+    assert "containerd 2.2.1 of no known package (/usr/local/bin/containerd)" in warning.message

@@ -73,7 +73,7 @@ def test_docker_s_package_brings_no_file() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param({"id": "ubuntu", "version_id": "24.04"}, id="another distribution's package"),
+        pytest.param({"id": "amzn", "version_id": "2023"}, id="another distribution's package"),
         pytest.param({}, id="a drop-in of ours that somebody may have edited"),
     ],
 )

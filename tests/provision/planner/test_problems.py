@@ -139,12 +139,6 @@ PROBLEMS: dict[str, tuple[Change, dict[str, dict[str, object]], str, str]] = {
         "engine-missing",
         "n1 has no crio, and debian has no package of it",
     ),
-    "an engine that another package manager would install": (
-        lambda facts: edit_package_manager(facts, name="zypper"),
-        {},
-        "engine-missing",
-        "n1 has no containerd, and engines are installed by apt and dnf alone",
-    ),
     "no package of the engine": (
         lambda facts: replace(
             facts, available={name: each for name, each in available().items() if name != "containerd"}

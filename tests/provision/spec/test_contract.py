@@ -61,6 +61,7 @@ BEYOND_SCHEMA = {
     "tab",
     "too-deep",
     "two-documents",
+    "engine-from-crio-of-no-version",
     "engine-from-docker-without-key",
     "engine-that-docker-has-not",
     "handler-twice",

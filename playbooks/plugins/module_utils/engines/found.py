@@ -6,6 +6,7 @@ How a configuration is written and swapped belongs to `configuration`.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import stat
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 20.0
 _VERSION = re.compile(r"\b[0-9]+\.[0-9]+\.[0-9]+\b")
+_ORIGINALS = "/var/lib/grapnel/originals.json"  # as removal.originals has it, which brings what changes a node
+_ORIGINALS_LIMIT_BYTES = 16 * 1024 * 1024
 _TEXT_LIMIT_BYTES = 256 * 1024
 _VALUE = re.compile(r"""["']([^"'\n]{4,})["']""")  # of a file: what stands in quotes
 _QUOTED = re.compile(r"""["'`]([^"'`]+)["'`]""")  # of a message
@@ -43,6 +46,14 @@ def read_engines(host: Host) -> dict[str, Any]:
     """Return the facts ``engines``; None for those that are not installed."""
     plain = {name: _read_engine(host, each) for name, each in ENGINES.items() if name not in DISTRIBUTIONS}
     return {**plain, **read_distributions(host)}
+
+
+def read_engine_holds(host: Host) -> list[str]:
+    """Return the facts ``engine_holds``, none where the record is damaged: whatever would change the node says that."""
+    try:
+        return [str(name) for name in json.loads(host.read_text(_ORIGINALS, _ORIGINALS_LIMIT_BYTES) or "{}")["held"]]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return []
 
 
 def find_engine(host: Host, engine: Engine) -> str | None:
@@ -131,6 +142,6 @@ def containerd_flaw(host: Host, engine: str = CONTAINERD.name) -> str | None:
 
 
 def _list_plugins(host: Host, engine: str) -> Finished:
-    found = host.find_command("ctr")
+    found = host.find_command("ctr") or host.find_command("containerd-ctr")  # as SUSE calls it
     client = client_of(host, engine) if engine in DISTRIBUTIONS else [found] if found else []
     return host.run([*client, "--timeout", "5s", "plugins", "ls"], _TIMEOUT_S) if client else Finished(0)

@@ -4,11 +4,15 @@ What it comes to is asked first, and nothing of others may go for it. Its files 
 checked, the transaction is rehearsed with just these, and then carried out. The files of what is exchanged are
 downloaded before, so that an engine that does not work afterwards is given back without a network. One works that
 starts containers as the former one did.
+
+Packages are held where that is declared. What grapnel holds is among the originals, so that nothing is let go that
+others hold.
 """
 
 from __future__ import annotations
 
 import shutil
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -29,9 +33,10 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.choose impor
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Transaction
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Request, Resolution, SourceError
 from ansible_collections.grapnel.node.plugins.module_utils.packages.sources import find_source
+from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import read_originals, remember_held
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Host
 
@@ -69,7 +74,7 @@ def find_arrival(host: Host, versions: Mapping[str, str]) -> Arrival:
     """Return what comes when packages are installed; raises `EnginePackageError` where something would go."""
     try:
         manager = find_manager(host)
-        there = manager.installed(host, list(versions))
+        there = manager.installed(host, list(versions)) if versions else {}
         wanted = {
             name: version
             for name, version in versions.items()
@@ -110,6 +115,39 @@ def install(host: Host, arrival: Arrival, engine: str, unit: str, clock: Clock) 
         ) from error
     finally:
         shutil.rmtree(host.path(SCRATCH), ignore_errors=True)
+
+
+def hold(host: Host, names: Collection[str]) -> None:
+    """Hold packages that are installed and that nobody holds; raises `PackageError`, `OriginalsError`, OSError."""
+    manager = find_manager(host)
+    loose = sorted(manager.installed(host, names).keys() - manager.held(host, names)) if names else []
+    if loose:
+        remember_held(host, loose, held=True)
+        manager.hold(host, loose)
+
+
+def unhold(host: Host, names: Collection[str]) -> None:
+    """Let packages go that grapnel holds, and no others; raises `PackageError`, `OriginalsError`, OSError."""
+    ours = sorted({*names} & {*read_originals(host).held})
+    if ours:
+        manager = find_manager(host)
+        manager.unhold(host, sorted(manager.held(host, ours)))
+        remember_held(host, ours, held=False)
+
+
+@contextmanager
+def let_go(host: Host) -> Iterator[None]:
+    """Have grapnel hold nothing of engines while packages are exchanged; raises `PackageError`, `OriginalsError`.
+
+    A run that is killed leaves them so, and the next plan holds them again.
+    """
+    manager, ours = find_manager(host), read_originals(host).held
+    held = sorted(manager.held(host, ours)) if ours else []
+    manager.unhold(host, held)
+    try:
+        yield
+    finally:
+        hold(host, held)
 
 
 def _install(host: Host, arrival: Arrival, service: Service, clock: Clock) -> None:

@@ -113,6 +113,7 @@ CRIO = Engine(
     reads_any_name=True,  # filepath.Walk in pkg/config/config.go
     ours=("/etc/containers/oci/hooks.d/99-grapnel.json",),
     marked=("/etc/crio/crio.conf.d/99-nvidia.conf",),
+    data=("/etc/crio", "/run/crio", "/var/lib/crio"),  # its images are Podman's as well, wherever both are
     shim="conmon",
     socket="/run/crio/crio.sock",
 )

@@ -33,6 +33,7 @@ _DRIVER_FILES = (
     "/etc/apt/keyrings/grapnel-nvidia.asc",
     "/etc/apt/preferences.d/00-grapnel-nvidia",
     "/etc/apt/sources.list.d/grapnel-nvidia.sources",
+    "/etc/dnf/plugins/versionlock.conf",
     "/etc/dnf/plugins/versionlock.list",
     "/etc/modprobe.d/grapnel-nvidia.conf",
     "/etc/dnf/modules.d/nvidia-driver.module",
@@ -43,10 +44,15 @@ _DRIVER_FILES = (
     "/etc/zypp/repos.d/grapnel-nvidia.repo",
 )
 _ENGINE_FILES = (
+    "/etc/apt/keyrings/grapnel-cri-o.asc",
     "/etc/apt/keyrings/grapnel-docker.asc",
+    "/etc/apt/sources.list.d/grapnel-cri-o.sources",
     "/etc/apt/sources.list.d/grapnel-docker.sources",
+    "/etc/pki/rpm-gpg/RPM-GPG-KEY-grapnel-cri-o",
     "/etc/pki/rpm-gpg/RPM-GPG-KEY-grapnel-docker",
+    "/etc/yum.repos.d/grapnel-cri-o.repo",
     "/etc/yum.repos.d/grapnel-docker.repo",
+    "/etc/zypp/repos.d/grapnel-cri-o.repo",
 )
 _FILES = (
     "/etc/apt/preferences",

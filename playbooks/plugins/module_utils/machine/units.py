@@ -49,6 +49,7 @@ _UNITS = (
     "grapnel-node.service",
     "kubelet.service",
     "nvidia-persistenced.service",
+    "snap.docker.dockerd.service",
     *unattended.UNITS,
 )
 _PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,StateChangeTimestampMonotonic,KillMode,FragmentPath,DropInPaths"

@@ -1,7 +1,7 @@
 """Carries a removal out. A run that is killed anywhere is run again: what is done is found done.
 
 Order: claims are given back → grapnel's own services stop → files of each service are given back together, and the
-service restarts with them → settings of GPUs → packages → programs and state → empty folders. What was there
+service restarts with them → settings of GPUs → holds → packages → programs and state → empty folders. What was there
 before is forgotten only after it was given back.
 """
 
@@ -11,12 +11,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.daemon.gpu_settings import give_back
+from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import unhold
 from ansible_collections.grapnel.node.plugins.module_utils.files.configuration import (
     Service,
     apply_changes,
     rehearse,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import DAEMON_UNIT
+from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
 from ansible_collections.grapnel.node.plugins.module_utils.removal.files import save_beside
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import read_originals, write_originals
 from ansible_collections.grapnel.node.plugins.module_utils.removal.own import (
@@ -59,6 +61,8 @@ def carry_out(host: Host, removal: Removal, parts: Collection[str], clock: Clock
     if DAEMON in parts:
         give_back(host)
     put_back_settings(host)
+    if removal.held:
+        _let_go(host, removal.held)
     leaving = [plan for plan in removal.packages if not plan.stays]
     if leaving:  # a package leaves its own folder behind in which there is one of ours
         remove_empty(host, removal.originals.folders)
@@ -102,6 +106,13 @@ def _give_back(host: Host, removal: Removal, reader: Reader) -> None:
     for action in then:  # a service is left as grapnel found it: not enabled, or not running
         if action in _AS_IT_WAS:
             _systemctl(host, action, reader.unit)
+
+
+def _let_go(host: Host, names: Collection[str]) -> None:
+    try:
+        unhold(host, names)
+    except PackageError as error:
+        raise RemovalError(f"the hold of {', '.join(names)} cannot be taken off: {error}") from error
 
 
 def _touched(removal: Removal) -> list[str]:

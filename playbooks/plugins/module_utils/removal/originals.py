@@ -89,18 +89,20 @@ class Packages:
 class Originals:
     """What was there before; ``folders`` were not.
 
-    ``packages`` came with an engine, by its name. ``units`` are how engines' services were: enabled, active.
+    ``packages`` came with an engine, by its name. ``units`` are how engines' services were: enabled, active. ``held``
+    are packages of engines that nobody held.
     """
 
     files: Mapping[str, Original] = field(default_factory=dict)
     folders: tuple[str, ...] = ()
     packages: Mapping[str, Packages] = field(default_factory=dict)
     units: Mapping[str, tuple[bool, bool]] = field(default_factory=dict)
+    held: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Nothing is remembered."""
-        return not (self.files or self.folders or self.packages or self.units)
+        return not (self.files or self.folders or self.packages or self.units or self.held)
 
 
 def read_originals(host: Host) -> Originals:
@@ -178,6 +180,14 @@ def remember_packages(host: Host, engine: str, coming: Packages) -> None:
         write_originals(host, replace(originals, packages={**originals.packages, engine: packages}))
 
 
+def remember_held(host: Host, names: Collection[str], *, held: bool) -> None:
+    """Remember packages that are about to be held, which nobody held, or forget those that were let go."""
+    originals = read_originals(host)
+    known = {*originals.held, *names} if held else {*originals.held} - {*names}
+    if known != {*originals.held}:
+        write_originals(host, replace(originals, held=tuple(sorted(known))))
+
+
 def next_original(known: Original | None, change: FileDifference, reader: Reader) -> Original:
     """Return what is to be remembered of a file that is about to be changed, possibly once more. Pure."""
     present, written = change.before, None if change.after.is_absent else change.after
@@ -208,6 +218,7 @@ def _parse(tree: dict[str, Any]) -> Originals:
         folders=tuple(str(one) for one in tree["folders"]),
         packages={str(engine): _parse_packages(one) for engine, one in tree["packages"].items()},
         units={str(unit): (one["enabled"] is True, one["active"] is True) for unit, one in tree["units"].items()},
+        held=tuple(str(name) for name in tree.get("held", ())),
     )
 
 
@@ -238,6 +249,7 @@ def _document(originals: Originals) -> dict[str, Any]:
             for engine, one in originals.packages.items()
         },
         "units": {unit: {"enabled": one[0], "active": one[1]} for unit, one in originals.units.items()},
+        **({"held": list(originals.held)} if originals.held else {}),
     }
 
 

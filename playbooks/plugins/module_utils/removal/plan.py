@@ -54,7 +54,8 @@ class Step:
 class Removal:
     """What becomes of a node. ``notes`` say what cannot be given back, ``problems`` why nothing may be begun.
 
-    ``remembered`` are parts that there are records of, ``kept`` settings that a killed run has yet to put back.
+    ``remembered`` are parts that there are records of, ``kept`` settings that a killed run has yet to put back, and
+    ``held`` packages that are let go.
     """
 
     originals: Originals
@@ -63,6 +64,7 @@ class Removal:
     own: tuple[tuple[str, str], ...] = ()
     packages: tuple[PackagePlan, ...] = ()
     kept: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
     remembered: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
@@ -81,6 +83,7 @@ class Removal:
             *(Step(part, one.action, one.path, one.reason) for part, one in self.files if one.change is not None),
             *self._services(),
             *((Step(DAEMON, "restore", "settings of GPUs", "grapnel has set them"),) if self.resets_gpus else ()),
+            *(Step(RUNTIME, "unhold", name, "nobody held it before grapnel") for name in self.held),
             *(
                 Step(RUNTIME, "purge", name, f"came with {one.engine}, which grapnel installed")
                 for one in self.packages
@@ -166,6 +169,7 @@ def find_removal(host: Host, parts: Collection[str]) -> Removal:
         tuple((part, path) for part in PARTS if part in parts for path in find_own(host, part)),
         packages,
         tuple(one.path for one in read_kept(host)) if RUNTIME in parts else (),
+        originals.held if RUNTIME in parts else (),
         _remembered(originals, parts),
         tuple(notes),
         tuple(problems),
@@ -177,7 +181,7 @@ def find_removal(host: Host, parts: Collection[str]) -> Removal:
 
 def _remembered(originals: Originals, parts: Collection[str]) -> tuple[str, ...]:
     known = {part_of(path, one.reader) for path, one in originals.files.items()}
-    known |= {RUNTIME} if originals.packages or originals.units else set()
+    known |= {RUNTIME} if originals.packages or originals.units or originals.held else set()
     return tuple(part for part in PARTS if part in known and part in parts)
 
 

@@ -140,12 +140,14 @@ class LockHolder(Fact, frozen=True, kw_only=True):
 class PackageManager(Fact, frozen=True, kw_only=True):
     """State of the package manager; ``interrupted`` means that it has to be repaired before it does anything else.
 
-    ``module_streams`` are dnf's enabled streams by module.
+    ``module_streams`` are dnf's enabled streams by module. ``left_out`` are packages of engines that an exclusion or a
+    lock keeps away.
     """
 
     name: grammar.Word
     interrupted: bool = False
     module_streams: Annotated[dict[grammar.Word, grammar.Word], Meta(max_length=64)] = {}
+    left_out: Annotated[tuple[grammar.PackageName, ...], Meta(max_length=64)] = ()
     lists_age_s: grammar.Seconds | None = None
     lists_error: str | None = None
     locked_by: LockHolder | None = None
@@ -238,7 +240,10 @@ class DeviceHolder(Fact, frozen=True, kw_only=True):
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the planner may know about one node."""
+    """Everything that the planner may know about one node.
+
+    ``engine_holds`` are the packages of engines that grapnel itself holds.
+    """
 
     schema: Literal["grapnel.dev/facts/v1alpha1"]
     node: NodeIdentity
@@ -250,6 +255,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     files: Annotated[dict[grammar.AbsolutePath, FileState | None], Meta(max_length=512)] = {}
     services: Annotated[dict[grammar.Unit, Service | None], Meta(max_length=256)] = {}
     engines: Annotated[dict[grammar.Word, Engine | None], Meta(max_length=32)] = {}
+    engine_holds: Annotated[tuple[grammar.PackageName, ...], Meta(max_length=64)] = ()
     kubelet_engine: grammar.Word | None = None
     installed: Annotated[dict[grammar.Word, Installation | None], Meta(max_length=32)] = {}
     inventory: Inventory | None = None

@@ -46,16 +46,23 @@ class EngineSource(Enum):
 
     DISTRIBUTION = "distribution"
     DOCKER = "docker"
+    CRIO = "crio"
+
+    @property
+    def owner(self) -> str:
+        """Whose repository it is, in words."""
+        return {"docker": "Docker", "crio": "CRI-O"}.get(self.value, "the distribution")
 
 
 class EngineRepository(Section, frozen=True, kw_only=True):
-    """Docker's repository, or a mirror of it."""
+    """Docker's or CRI-O's repository, or a mirror of it."""
 
     url: Annotated[
         RepositoryUrl | None,
         doc(
-            "URL of a mirror, https or file; with apt the archive's root, with dnf the folder of the node's release; "
-            "null: Docker's own."
+            "URL of a mirror, https or file; of Docker's the archive's root with apt, and the folder of the node's "
+            "release with dnf, of CRI-O's the folder that has deb and rpm; null: Docker's own, or CRI-O's of the "
+            "declared version."
         ),
     ] = None
     key: Annotated[PublicKey, doc("Key that signs the packages, as armored text.")]
@@ -75,12 +82,12 @@ class Runtime(Section, frozen=True, kw_only=True):
         EngineSource,
         doc(
             "Where the engine's package comes from; distribution: the node's own system; docker: Docker's repository, "
-            "which has containerd.io and docker-ce. An engine of another source stays as it is."
+            "which has containerd.io and docker-ce; crio: CRI-O's. An engine of another source stays as it is."
         ),
     ] = EngineSource.DISTRIBUTION
     repository: Annotated[
         EngineRepository | None,
-        doc("Docker's repository with its key, or a mirror of it, for source docker; null: none."),
+        doc("That repository with its key, or a mirror of it, for sources docker and crio; null: none."),
     ] = None
     version: Annotated[
         EngineVersion | None,
@@ -89,6 +96,13 @@ class Runtime(Section, frozen=True, kw_only=True):
             "service, and given back where the new one does not work; null: whichever is there, or comes."
         ),
     ] = None
+    hold: Annotated[
+        bool,
+        doc(
+            "Whether the engine's packages are held, so that no other upgrade restarts it; what somebody else holds is "
+            "never let go."
+        ),
+    ] = False
     handler: Annotated[DnsLabel, doc("Runtime handler to add to the engine; a RuntimeClass refers to it.")] = "nvidia"
     adopt: Annotated[
         bool,

@@ -75,8 +75,11 @@ def _runtime(spec: StackSpec) -> Iterator[Remark]:
 
 
 def _engine_source(spec: StackSpec) -> Iterator[Remark]:
-    """Nodes know the keys of their own distribution, and not Docker's."""
+    """Nodes know the keys of their own distribution, and no others."""
     runtime = spec.runtime
+    if runtime.enabled and runtime.hold and runtime.engine in _OF_NO_PACKAGE:
+        hint = "leave the key out"
+        yield warning(("runtime", "hold"), f"has no effect: grapnel knows no package of {runtime.engine.value}", hint)
     if not (runtime.enabled and runtime.install):
         if runtime.version is not None:
             hint = "leave the key out, or have grapnel install the engine"
@@ -84,18 +87,28 @@ def _engine_source(spec: StackSpec) -> Iterator[Remark]:
         return
     if runtime.source is EngineSource.DISTRIBUTION:
         if runtime.repository is not None:
-            hint = "write source: docker, or leave the key out"
+            hint = "write source: docker or crio, or leave the key out"
             yield warning(("runtime", "repository"), "has no effect with source: distribution", hint)
-    elif runtime.engine not in _OF_DOCKER:
-        hint = f"leave the key out, or write engine: {' or '.join(each.value for each in _OF_DOCKER)}"
-        yield error(("runtime", "source"), f"Docker's repository has no {runtime.engine.value}", hint)
+        return
+    engines, owner = _OF_SOURCE[runtime.source], runtime.source.owner
+    if runtime.engine not in engines:
+        hint = f"leave the key out, or write engine: {' or '.join(each.value for each in engines)}"
+        yield error(("runtime", "source"), f"{owner}'s repository has no {runtime.engine.value}", hint)
     elif runtime.repository is None:
-        hint = "write repository.key: the text of the file gpg beside Docker's packages, once you checked it"
-        message = "is required with source: docker, for the key that signs its packages"
+        file = {EngineSource.DOCKER: "gpg", EngineSource.CRIO: "deb/Release.key"}[runtime.source]
+        hint = f"write repository.key: the text of the file {file} beside {owner}'s packages, once you checked it"
+        message = f"is required with source: {runtime.source.value}, for the key that signs its packages"
         yield error(("runtime", "repository"), message, hint)
+    elif runtime.source is EngineSource.CRIO and runtime.version is None and runtime.repository.url is None:
+        message = "is required with CRI-O's own repository, which is another one for each minor version"
+        yield error(("runtime", "version"), message, "write the version, or repository.url")
 
 
-_OF_DOCKER: Final = (Engine.CONTAINERD, Engine.DOCKER)
+_OF_SOURCE: Final = {
+    EngineSource.DOCKER: (Engine.CONTAINERD, Engine.DOCKER),
+    EngineSource.CRIO: (Engine.CRIO,),
+}
+_OF_NO_PACKAGE: Final = (Engine.K3S, Engine.RKE2, Engine.K0S, Engine.MICROK8S)
 _RULES: Final[tuple[Callable[[StackSpec], Iterator[Remark]], ...]] = (
     lambda spec: judge_driver(spec.driver),
     _handlers,

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
 
+# SUSE's package says nothing but where to read (containerd.spec, "Set up dummy configuration").
+SUSES_MAIN: Final = "# See containerd-config.toml(5) for documentation.\n"
 # The conffile of containerd 1.6.20~ds1-1+deb12u3 (Debian 12) and 1.7.24~ds1-6+deb13u1 (Debian 13), which is the same.
 DEBIANS_MAIN: Final = """\
 version = 2
@@ -190,10 +192,13 @@ _ON_NODE: Final = NodeEngine(
     name=Engine.CONTAINERD.value,
     service="containerd.service",
     packages={
-        EngineSource.DISTRIBUTION: dict.fromkeys((*DEBIAN_KIN, "amzn"), EnginePackage("containerd")),
+        EngineSource.DISTRIBUTION: {
+            **dict.fromkeys((*DEBIAN_KIN, "amzn"), EnginePackage("containerd")),
+            "sles": EnginePackage("containerd", besides=("containerd-ctr",)),  # which is asked whether it works
+        },
         EngineSource.DOCKER: dict.fromkeys(DOCKERS_SYSTEMS, CONTAINERD_IO),
     },
-    defaults={"debian": {MAIN_PATH: DEBIANS_MAIN}},
+    defaults={"debian": {MAIN_PATH: DEBIANS_MAIN}, "ubuntu": {MAIN_PATH: None}, "sles": {MAIN_PATH: SUSES_MAIN}},
     show_config="containerd config dump",
     engine_paths=(BASE_SPEC_PATH, MAIN_PATH, DROP_IN_PATH),
     drop_in_path=DROP_IN_PATH,

@@ -12,7 +12,7 @@ from provision.declaration.spec.model import EngineSource
 from provision.planning.driver.versions.debian import DebianVersion
 from provision.planning.driver.versions.rpm import RpmVersion
 from provision.planning.engines.files.engine_file import version_numbers
-from provision.planning.engines.package import CONTAINERD_IO, DOCKER_CE, EnginePackage, render_sources, source_paths
+from provision.planning.engines.package import DOCKER_IO, EnginePackage, render_sources, source_paths
 from provision.planning.node_plan import Action, Disruption, Item, Problem, Role, RuntimeVariables
 from provision.planning.planner.part import Part, package_manager_problems, plan_files
 
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from provision.declaration.spec.model import StackSpec
     from provision.planning.engines.model import NodeEngine
 
-_MANAGERS: Final = ("apt", "dnf")  # by which engines have been installed, in the tests too
-_DOCKERS: Final = frozenset({CONTAINERD_IO.name, DOCKER_CE.name})
 _MISSING: Final = "engine-missing"
+_REPAIR: Final = {"dnf": "dnf remove --duplicates", "zypper": "zypper verify"}
+_UNHOLD: Final = {"apt": "apt-mark unhold", "zypper": "zypper removelock"}
+_SNAPS_DOCKER: Final = "snap.docker.dockerd.service"
 _UPSTREAM: Final = re.compile(r"(?:\d+:)?(\d+(?:\.\d+)*)")  # of a package's version
 
 
@@ -44,7 +45,7 @@ def plan_sources(facts: NodeFacts, stack: StackSpec, engine: NodeEngine) -> Part
         deferred=True,
     )
     variables = RuntimeVariables(runtime_engine=engine.name, runtime_sources=sources, runtime_service="")
-    problems = (*_conflicts(facts, found), *package_manager_problems(facts))
+    problems = (*_conflicts(facts, found), *_left_out(facts, found), *package_manager_problems(facts))
     return Part((*writes, later), problems, variables)
 
 
@@ -89,18 +90,26 @@ def without_former_sources(
     What came from it stays, and gets nothing newer.
     """
     declared = {file.path for file in render_sources(facts, stack.runtime)}
-    former = [path for path in source_paths() if path not in declared and facts.file(path) is not None]
+    former = {
+        path: source for path, source in source_paths().items() if path not in declared and facts.file(path) is not None
+    }
     if not former:
         return part
-    stays = sorted(each for each in engine.package_names & facts.packages.keys() if each in _DOCKERS)
-    reason = "runtime.source is not docker any more"
-    reason += f": {', '.join(stays)} stays, and gets nothing newer from there" if stays else ""
-    removals = [Item(role=Role.RUNTIME, action=Action.REMOVE, target=path, reason=reason) for path in former]
+    removals = [
+        Item(role=Role.RUNTIME, action=Action.REMOVE, target=path, reason=_no_source_any_more(facts, engine, source))
+        for path, source in former.items()
+    ]
     part = replace(part, items=(*removals, *part.items))
     if part.problems:
         return part
     variables = part.variables or RuntimeVariables(runtime_engine=engine.name, runtime_service=engine.service)
     return replace(part, variables=msgspec.structs.replace(variables, runtime_absent=tuple(former)))
+
+
+def _no_source_any_more(facts: NodeFacts, engine: NodeEngine, source: EngineSource) -> str:
+    stays = sorted({each.name for each in engine.packages.get(source, {}).values()} & facts.packages.keys())
+    reason = f"runtime.source is not {source.value} any more"
+    return reason + (f": {', '.join(stays)} stays, and gets nothing newer from there" if stays else "")
 
 
 def find_version(facts: NodeFacts, stack: StackSpec, package: EnginePackage) -> str | Problem:
@@ -141,12 +150,13 @@ def _change(
     version = find_version(facts, stack, package) if is_known else None
     if isinstance(version, Problem):
         return version
-    if facts.packages[package.name].hold:
-        unhold = "apt-mark unhold" if facts.package_manager.name == "apt" else "dnf versionlock delete"
+    if facts.packages[package.name].hold and package.name not in facts.engine_holds:
+        unhold = _UNHOLD.get(facts.package_manager.name, "dnf versionlock delete")
         return Problem(
             code="engine-held",
             message=f"{facts.node.hostname} holds {package.name} at {installed}, and runtime.version is {declared}",
-            hint=f"let it go (`{unhold} {package.name}`) and hold it again afterwards, or declare that version",
+            hint=f"let it go (`{unhold} {package.name}`), and declare runtime.hold: true to have it held again; or "
+            "declare that version",
         )
     is_newer = version_numbers(declared) > version_numbers(upstream_of(installed))
     return Item(
@@ -175,17 +185,11 @@ def find_package(facts: NodeFacts, stack: StackSpec, engine: NodeEngine) -> Engi
     if package is None or (is_unnamed and source is EngineSource.DOCKER):
         others = [each.value for each, of_source in engine.packages.items() if system in of_source]
         other = f"declare runtime.source: {' or '.join(others)}; or " if others else ""
-        where = system if source is EngineSource.DISTRIBUTION else f"Docker's repository for {system}"
+        where = system if source is EngineSource.DISTRIBUTION else f"{source.owner}'s repository for {system}"
         return Problem(
             code=_MISSING,
             message=f"{name} has no {engine.name}, and {where} has no package of it",
             hint=f"{other}install it as its documentation says, then plan again",
-        )
-    if facts.package_manager.name not in _MANAGERS:
-        return Problem(
-            code=_MISSING,
-            message=f"{name} has no {engine.name}, and engines are installed by {' and '.join(_MANAGERS)} alone",
-            hint=f"install it with {facts.package_manager.name}, then plan again",
         )
     return package
 
@@ -194,10 +198,19 @@ def install_problems(
     facts: NodeFacts, stack: StackSpec, engine: NodeEngine, package: EnginePackage
 ) -> tuple[Problem, ...]:
     """Return why a package cannot be installed now."""
-    problems = [*package_manager_problems(facts), *_conflicts(facts, package)]
+    problems = [*package_manager_problems(facts), *_conflicts(facts, package), *_left_out(facts, package)]
+    if engine.name == "docker" and facts.service(_SNAPS_DOCKER).load == "loaded":
+        snap = Problem(
+            code="engine-in-a-snap",
+            message=f"{facts.node.hostname} has Docker as a snap, which is confined and cannot run the hook",
+            hint="remove it (`snap remove docker`), then plan again; or declare another engine",
+        )
+        problems.append(snap)
     if facts.package_manager.interrupted and not stack.driver.enabled:
         is_apt = facts.package_manager.name == "apt"
-        manager, repair = ("dpkg", "dpkg --configure -a") if is_apt else ("rpm", "dnf remove --duplicates")
+        manager, repair = (
+            ("dpkg", "dpkg --configure -a") if is_apt else ("rpm", _REPAIR.get(facts.package_manager.name, ""))
+        )
         interrupted = Problem(
             code="package-manager-interrupted",
             message=f"{manager} on {facts.node.hostname} was interrupted, so {engine.name} cannot be installed",
@@ -219,15 +232,47 @@ def install_problems(
     return tuple(problems)
 
 
+def _left_out(facts: NodeFacts, package: EnginePackage) -> tuple[Problem, ...]:
+    """Say that somebody has kept a package away, whom an installation would not ask."""
+    manager, left = facts.package_manager, sorted({package.name} & {*facts.package_manager.left_out})
+    if not left:
+        return ()
+    where = "`zypper locks`" if manager.name == "zypper" else "exclude= in /etc/dnf/dnf.conf or a repository"
+    problem = Problem(
+        code="engine-left-out",
+        message=f"{manager.name} on {facts.node.hostname} leaves {package.name} out: {where}",
+        hint="take it out there, or declare another source or engine",
+    )
+    return (problem,)
+
+
+def half_installed(facts: NodeFacts, stack: StackSpec, engine: NodeEngine) -> tuple[Problem, ...]:
+    """Say that packages of an engine were left half installed; what repairs a driver's packages repairs them, too."""
+    halves = [
+        f"{name} ({facts.packages[name].status})"
+        for name in sorted(facts.packages.keys() & {*engine.package_names, *engine.runs_with})
+        if facts.packages[name].status != "installed"
+    ]
+    if not halves or stack.driver.enabled:
+        return ()
+    problem = Problem(
+        code="engine-half-installed",
+        message=f"{', '.join(halves)} on {facts.node.hostname} was not installed to its end",
+        hint="finish it (`dpkg --configure -a`, then `apt-get --fix-broken install`), then plan again",
+    )
+    return (problem,)
+
+
 def _conflicts(facts: NodeFacts, package: EnginePackage) -> tuple[Problem, ...]:
     """Say what would go from the node, which may be what Podman or another engine runs with."""
     gone = [f"{name} {facts.packages[name].version}" for name in package.replaces if name in facts.packages]
     if not gone:
         return ()
+    other = "docker" if package is DOCKER_IO else "distribution"
     conflict = Problem(
         code="engine-packages-conflict",
         message=f"{package.name} would take {', '.join(gone)} off {facts.node.hostname}: they cannot be beside it",
-        hint="remove these first if nothing on the node runs with them, or declare runtime.source: distribution",
+        hint=f"remove these first if nothing on the node runs with them, or declare runtime.source: {other}",
     )
     return (conflict,)
 
@@ -240,11 +285,12 @@ def _other_package(
     known = facts.engines.get(engine.name)
     version = "" if known is None else known.version
     is_default = runtime.source is EngineSource.DISTRIBUTION  # which is nobody's word
-    if runtime.version is None and (is_default or not there or isinstance(package, Problem)):
+    if runtime.version is None and (is_default or isinstance(package, Problem)):
         return ()
     if not runtime.install or (runtime.version is not None and upstream_of(version) == runtime.version):
         return ()
-    has = ", ".join(there) or f"{engine.name} {version} of no known package"
+    binary = "" if known is None else f" ({known.binary})"
+    has = ", ".join(there) or f"{engine.name} {version} of no known package{binary}"
     offered = "no package of it" if isinstance(package, Problem) else package.name
     leave = "" if runtime.version is None else ", or leave runtime.version out"
     other = Problem(

@@ -25,9 +25,11 @@ from provision.planning.planner.part import (
 )
 from provision.planning.planner.runtime.adoption import plan_adoption
 from provision.planning.planner.runtime.hand_edits import Kept, keep_edits
+from provision.planning.planner.runtime.holds import with_holds
 from provision.planning.planner.runtime.installation import (
     find_package,
     find_version,
+    half_installed,
     install_problems,
     plan_sources,
     with_sources,
@@ -103,7 +105,9 @@ def _plan_runtime(facts: NodeFacts, stack: StackSpec, payload: Payload) -> Part[
         part = _without_engine(facts, stack, payload, engine)
     else:
         part = with_sources(facts, stack, engine, _with_engine(facts, stack, payload, engine))
-    return without_former_sources(facts, stack, engine, part)
+        if halves := half_installed(facts, stack, engine):
+            part = replace(part, problems=(*part.problems, *halves), variables=None)
+    return with_holds(facts, stack, engine, without_former_sources(facts, stack, engine, part))
 
 
 def _own_files(stack: StackSpec, engine: NodeEngine) -> tuple[FileContent, ...]:
@@ -129,7 +133,10 @@ def _without_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine
     version = find_version(facts, stack, package)
     to = None if isinstance(version, Problem) else version or None
     install = (Item(role=Role.RUNTIME, action=Action.INSTALL, target=package.name, to=to, reason=reason),)
-    packages = {"runtime_packages": (package.name,), "runtime_versions": {package.name: to} if to else {}}
+    packages = {
+        "runtime_packages": (package.name, *package.besides),
+        "runtime_versions": {package.name: to} if to else {},
+    }
     follows = "depends on" if expected is None else "follows from"
     configure = [
         Item(

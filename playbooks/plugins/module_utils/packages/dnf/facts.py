@@ -15,7 +15,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.interest imp
 from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import are_due
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm import capabilities, database
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.database import Rpm, is_owned
-from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.holds import dnf_holds
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.holds import dnf_holds, dnf_leaves_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,8 +98,8 @@ def read_installed(host: Host) -> tuple[dict[str, Any], bool]:
 
 
 def read_state(host: Host) -> dict[str, Any]:
-    """Return what else ``package_manager`` says: enabled module streams."""
-    return {"module_streams": streams.enabled_streams(host)}
+    """Return what else ``package_manager`` says: enabled module streams, and packages of engines that are excluded."""
+    return {"module_streams": streams.enabled_streams(host), "left_out": dnf_leaves_out(host, ENGINE_PACKAGES)}
 
 
 def read_available(host: Host) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.database import Rpm
@@ -18,6 +18,7 @@ VERSIONLOCK_BEGIN = "# grapnel: versions of the driver; they change with it"
 VERSIONLOCK_END = "# grapnel: end"
 _VERSIONLOCK_TOML = "/etc/dnf/versionlock.toml"  # of dnf 5
 _DNF_CONF = "/etc/dnf/dnf.conf"
+_REPOSITORIES = "/etc/yum.repos.d"
 _ZYPPER_LOCKS = "/etc/zypp/locks"
 _ENTRY = re.compile(r"(\S+)-\d+:[^-\s]+-[^-\s]+")  # of a version lock list: name, epoch, version, release
 _TOML_NAME = re.compile(r"""^\s*name\s*=\s*["']([^"'\n]+)["']""", re.MULTILINE)
@@ -33,11 +34,10 @@ def dnf_holds(host: Host) -> Callable[[Rpm], bool]:
     text = host.read_text(VERSIONLOCK) or ""
     listed = [line.strip() for line in text.splitlines()]
     own = own_locks(text)
-    excluded = _EXCLUDES.findall(host.read_text(_DNF_CONF) or "")
     patterns = [
         *(line for line in listed if line and not line.startswith(("#", "!"))),
         *_TOML_NAME.findall(host.read_text(_VERSIONLOCK_TOML) or ""),
-        *(word for text in excluded for word in _SEPARATOR.split(text) if word),
+        *_excluded(host.read_text(_DNF_CONF)),
     ]
 
     def is_held(rpm: Rpm) -> bool:
@@ -46,6 +46,17 @@ def dnf_holds(host: Host) -> Callable[[Rpm], bool]:
         return any(fnmatchcase(spelling, pattern) for spelling in rpm.spellings for pattern in patterns)
 
     return is_held
+
+
+def dnf_leaves_out(host: Host, names: Iterable[str]) -> list[str]:
+    """Return the names that an exclusion of dnf's, or of one of its repositories, takes out of what it offers."""
+    repositories = (f"{_REPOSITORIES}/{name}" for name in host.names(_REPOSITORIES) if name.endswith(".repo"))
+    patterns = [word for path in (_DNF_CONF, *repositories) for word in _excluded(host.read_text(path))]
+    return [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
+
+
+def _excluded(text: str | None) -> list[str]:
+    return [word for found in _EXCLUDES.findall(text or "") for word in _SEPARATOR.split(found) if word]
 
 
 def own_locks(text: str) -> list[str]:
@@ -69,15 +80,25 @@ def zypper_holds(host: Host) -> Callable[[Rpm], bool]:
 
     A lock may be of one version or of one repository; it then counts for the whole package, which it may well block.
     """
-    blocks = [dict(_fields(block)) for block in (host.read_text(_ZYPPER_LOCKS) or "").split("\n\n") if block.strip()]
-    locks = [block for block in blocks if block.get("type", "package") in ("package", "") and "solvable_name" in block]
+    locks = _zypper_locks(host)
     return lambda rpm: any(_matches(rpm.name, lock) for lock in locks)
+
+
+def zypper_leaves_out(host: Host, names: Iterable[str]) -> list[str]:
+    """Return the names that a lock of zypper's is of, whether they are installed or not."""
+    locks = _zypper_locks(host)
+    return [name for name in names if any(_matches(name, lock) for lock in locks)]
 
 
 def zypper_lock_names(host: Host) -> frozenset[str]:
     """Return what zypper's locks say that they are of: names, and patterns of names."""
     blocks = (dict(_fields(block)) for block in (host.read_text(_ZYPPER_LOCKS) or "").split("\n\n"))
     return frozenset(block["solvable_name"] for block in blocks if "solvable_name" in block)
+
+
+def _zypper_locks(host: Host) -> list[dict[str, str]]:
+    blocks = [dict(_fields(block)) for block in (host.read_text(_ZYPPER_LOCKS) or "").split("\n\n") if block.strip()]
+    return [block for block in blocks if block.get("type", "package") in ("package", "") and "solvable_name" in block]
 
 
 def _fields(block: str) -> list[tuple[str, str]]:

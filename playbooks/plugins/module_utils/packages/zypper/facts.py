@@ -10,7 +10,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.interest imp
 from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import are_due
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm import capabilities, database
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.database import Rpm, is_owned
-from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.holds import zypper_holds
+from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.holds import zypper_holds, zypper_leaves_out
 from ansible_collections.grapnel.node.plugins.module_utils.packages.zypper.metadata import has_metadata, read_metadata
 
 if TYPE_CHECKING:
@@ -69,9 +69,8 @@ def read_installed(host: Host) -> tuple[dict[str, Any], bool]:
 
 
 def read_state(host: Host) -> dict[str, Any]:
-    """Return what else ``package_manager`` says: nothing, it has no module streams."""
-    del host
-    return {"module_streams": {}}
+    """Return what else ``package_manager`` says: packages of engines that are locked; it has no module streams."""
+    return {"module_streams": {}, "left_out": zypper_leaves_out(host, ENGINE_PACKAGES)}
 
 
 def read_available(host: Host) -> dict[str, Any]:

@@ -58,7 +58,8 @@ def render_sources(facts: NodeFacts, runtime: Runtime) -> tuple[FileContent, ...
         )
         return (FileContent(apt_key_path(_NAME), key), FileContent(apt_source_path(_NAME), text))
     major = system.version_id.partition(".")[0]
-    text = render_repo(facts.package_manager.name, _NAME, "Docker", url or f"{DOCKERS_ROOT}/rhel/{major}/x86_64/stable")
+    folder = f"{DOCKERS_ROOT}/rhel/{major}/{facts.node.architecture}/stable"
+    text = render_repo(facts.package_manager.name, _NAME, "Docker", url or folder)
     return (FileContent(rpm_key_path(_NAME), key), FileContent(repo_path(facts.package_manager.name, _NAME), text))
 
 

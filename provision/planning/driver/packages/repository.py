@@ -45,7 +45,7 @@ _APT_KEY: Final = apt_key_path(_NAME)
 
 
 def render(
-    distribution: Distribution, source: DriverSource, declared: Repository | None, *, architecture: str = "x86_64"
+    distribution: Distribution, source: DriverSource, declared: Repository | None
 ) -> tuple[FileContent, ...] | Problem:
     """Return the repository file and the key file for a source, none where the node's own sources are used.
 
@@ -59,12 +59,12 @@ def render(
         if declared is not None and declared.folder is not None:
             return ()
         if key is None:
-            return _no_key(distribution, architecture)
-        return _nvidia(distribution, url or f"{NVIDIA_ROOT}/{distribution.repository}/{architecture}/", key)
+            return _no_key(distribution)
+        return _nvidia(distribution, url or _folder(distribution), key)
     if url is None:
         return ()
     if distribution.manager is not Manager.APT:
-        return _nvidia(distribution, url, key) if key is not None else _no_key(distribution, architecture)
+        return _nvidia(distribution, url, key) if key is not None else _no_key(distribution)
     return _archive(distribution, url, key)
 
 
@@ -93,9 +93,13 @@ def _apt_source(url: str, suites: str, components: str, key_path: str) -> FileCo
     return FileContent(apt_source_path(_NAME), text)
 
 
-def _no_key(distribution: Distribution, architecture: str) -> Problem:
+def _folder(distribution: Distribution) -> str:
+    return f"{NVIDIA_ROOT}/{distribution.repository}/{distribution.architecture.nvidia}/"
+
+
+def _no_key(distribution: Distribution) -> Problem:
     name = _NVIDIA_KEYS.get(distribution.repository)
-    where = f"{NVIDIA_ROOT}/{distribution.repository}/{architecture}/"
+    where = _folder(distribution)
     file = f"the text of {where}{name}" if name else "the text of the key file there"
     return Problem(
         code="repository-key-missing",

@@ -92,6 +92,6 @@ def _release(version_id: str, codename: str) -> Distribution:
     )
 
 
-# Canonical compiles and signs the server branches for both (NVIDIA/gpu-driver-container, precompiled-matrix-config.json).
+# Canonical signs the server branches for both (NVIDIA/gpu-driver-container, .github/precompiled-matrix-config.json).
 _RELEASES: Final = (_release("22.04", "jammy"), _release("24.04", "noble"), _release("26.04", "resolute"))
 RELEASES: Final = (*_RELEASES, *(replace(each, architecture=AARCH64) for each in _RELEASES))

@@ -136,6 +136,24 @@ def test_nvidias_folder_for_arm_is_called_sbsa(system: tuple[str, str, str], fol
         assert f"/compute/cuda/repos/{folder}/{name}/" in files[1].content
 
 
+@pytest.mark.parametrize(
+    ("folder", "refused"),
+    [("sbsa", ["x86_64"]), ("sbsa/", ["x86_64"]), ("x86_64/", ["aarch64"]), ("both", []), ("", [])],
+)
+def test_a_mirrors_folder_of_the_other_architecture_is_said_of_the_node(folder: str, refused: list[str]) -> None:
+    declared = Repository(url=f"https://mirror.example/cuda/debian13/{folder}", key=KEY)
+
+    found = {}
+    for each in ARCHITECTURES:
+        distribution = find_distribution(node_of(each).node)
+        assert isinstance(distribution, Distribution)
+        found[each] = repository.render(distribution, DriverSource.NVIDIA, declared)
+
+    problems = {each: problem for each, problem in found.items() if isinstance(problem, Problem)}
+    assert list(problems) == refused
+    assert {each.code for each in problems.values()} <= {"repository-of-other-architecture"}
+
+
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_dockers_folder_has_the_kernels_name_of_the_architecture(architecture: str) -> None:
     facts = node_of(architecture, ("rocky", "9.6", ""))

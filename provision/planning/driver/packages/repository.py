@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from provision.declaration.spec.model import DriverSource
+from provision.planning.architecture import ARCHITECTURES
 from provision.planning.driver.terms import Manager
 from provision.planning.node_plan import FileContent, Problem
 from provision.planning.render.package_source import (
@@ -60,7 +61,7 @@ def render(
             return ()
         if key is None:
             return _no_key(distribution)
-        return _nvidia(distribution, url or _folder(distribution), key)
+        return _other_architecture(distribution, url) or _nvidia(distribution, url or _folder(distribution), key)
     if url is None:
         return ()
     if distribution.manager is not Manager.APT:
@@ -91,6 +92,19 @@ def _archive(distribution: Distribution, url: str, key: str | None) -> tuple[Fil
 def _apt_source(url: str, suites: str, components: str, key_path: str) -> FileContent:
     text = render_deb822(url=url, suites=suites, components=components, key_path=key_path)
     return FileContent(apt_source_path(_NAME), text)
+
+
+def _other_architecture(distribution: Distribution, url: str | None) -> Problem | None:
+    """Return that a mirror's folder is called as NVIDIA calls that of another architecture."""
+    own, last = distribution.architecture, (url or "").rstrip("/").rpartition("/")[2]
+    named = next((each for each in ARCHITECTURES.values() if each.nvidia == last), own)
+    if named is own:
+        return None
+    return Problem(
+        code="repository-of-other-architecture",
+        message=f"driver.repository.url ends with {last}, the folder of {named.name}, and the node has {own.name}",
+        hint=f"declare the mirror's folder {distribution.repository}/{own.nvidia} for a group of such nodes",
+    )
 
 
 def _folder(distribution: Distribution) -> str:

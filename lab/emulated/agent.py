@@ -1,4 +1,4 @@
-"""Runs commands inside of the emulated machine; installed there, and started with the number of its virtio port's file.
+"""Runs commands inside of the emulated machine.
 
 A request is one line of JSON: ``argv``, ``input`` (base64), ``timeout``. So is the answer: ``code``, ``stdout``,
 ``stderr`` (base64). Standard library only, for the Python of the machine.
@@ -39,7 +39,7 @@ def answer(line: bytes) -> bytes:
 def main() -> int:
     """Answer until the machine is switched off."""
     name = next(each.parent.name for each in _PORTS.glob("*/name") if each.read_text().strip() == PORT)
-    with open(f"/dev/{name}", "r+b", buffering=0) as port:  # noqa: PTH123 - a device that is read and written
+    with open(f"/dev/{name}", "r+b", buffering=0) as port:
         port.write(b"ready\n")
         rest = b""
         while True:
@@ -47,8 +47,7 @@ def main() -> int:
             if not chunk:
                 return 0
             *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                port.write(answer(line))
+            port.writelines(answer(line) for line in lines)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Builds what an emulated machine boots: Debian's kernel for arm64, a RAM disk that mounts the disk, and the disk.
 
-Debian's packages are installed by their own scripts, which QEMU runs one by one (user-mode emulation); the kernel is
-told of it for as long as that takes, in a mount namespace of its own.
+Packages are unpacked and not installed, so that nothing of the other architecture runs here; what their scripts would
+have done and the machine needs is done here, or by the machine itself in its first start, which writes to its disk.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from lab.emulated import agent
+from lab.emulated.machine import emulated_machine
 from lab.machine.command import CONTAINED, run
 from lab.machine.folders import cache_dir, content_key
 from lab.machine.lock import locked
@@ -19,115 +20,83 @@ from lab.machine.mirrors import carried_options, find_mirrors
 from lab.machine.requirements import require_machine
 
 SUITE: Final = "bookworm"  # QEMU of Debian 12 cannot start the compressed kernels of later suites
-BUILD_TIMEOUT_S: Final = 3600.0
+BUILD_TIMEOUT_S: Final = 1800.0
 PACKAGES: Final = (
-    "systemd", "systemd-sysv", "dbus", "kmod", "procps", "python3", "python3-apt", "zstd",
-    "runc", "crun", "busybox-static", "gcc", "make", "libc6-dev",
-    "linux-image-cloud-arm64", "linux-headers-cloud-arm64",
-)  # fmt: skip
-# binfmt_misc's own format (Documentation/admin-guide/binfmt-misc.rst): ELF, 64 bit, little endian, EM_AARCH64. F: the
-# interpreter is opened now, so that it is found below other roots, too. The entry goes with the mount namespace.
-_REGISTER: Final = r"""
-mount -t binfmt_misc none /proc/sys/fs/binfmt_misc
-printf '%s' ':grapnel-aarch64:M::\x7f\x45\x4c\x46\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00'\
-':\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff:/usr/bin/qemu-aarch64-static:F' \
-    > /proc/sys/fs/binfmt_misc/register
-exec "$@"
+    *("apt", "base-files", "base-passwd", "bash", "busybox-static", "coreutils", "crun", "dash", "debianutils"),
+    *("diffutils", "dpkg", "e2fsprogs", "findutils", "gcc", "grep", "gzip", "hostname", "kmod", "libc-bin"),
+    *("libc6-dev", "linux-image-cloud-arm64", "login", "mawk", "mount"),
+    *("perl-base", "procps", "python3", "python3-apt", "runc", "sed", "systemd", "systemd-sysv", "tar", "util-linux"),
+    "zstd",
+)
+_MERGED: Final = 'for name in bin sbin lib; do mkdir -p "$1/usr/$name"; ln -s "usr/$name" "$1/$name"; done'
+# The database of dpkg(1), as if the packages had been installed.
+_STATUS: Final = """\
+set -e
+cd "$1/var/cache/apt/archives"
+for deb in *.deb; do
+    name=$(dpkg-deb --field "$deb" Package)
+    same=$(dpkg-deb --field "$deb" Multi-Arch)
+    [ "$same" = same ] && name=$name:$(dpkg-deb --field "$deb" Architecture)
+    { dpkg-deb --field "$deb" | sed '/^Package:/a Status: install ok installed'; echo; } >> "$1/var/lib/dpkg/status"
+    dpkg-deb --fsys-tarfile "$deb" | tar -t | sed 's|^[.]||; s|/$||; s|^$|/.|' > "$1/var/lib/dpkg/info/$name.list"
+done
 """
 _AGENT_UNIT: Final = """\
 [Unit]
 DefaultDependencies=no
-After=local-fs.target
+After=systemd-remount-fs.service
 [Service]
 ExecStart=/usr/bin/python3 -IS /usr/lib/lab/agent.py
-StandardOutput=journal+console
 [Install]
 WantedBy=multi-user.target
 """
-# Nothing here is seen on a screen, has a clock to set or a network; udev would coldplug devices that nothing uses.
+# There is no screen, no network and no clock to set, and nothing looks for devices: the start would take twice as long.
 _MASKED: Final = (
-    "getty.target systemd-udevd.service systemd-udev-trigger.service systemd-udevd-control.socket "
-    "systemd-udevd-kernel.socket systemd-timesyncd.service apt-daily.timer apt-daily-upgrade.timer e2scrub_all.timer "
-    "e2scrub_reap.service dpkg-db-backup.timer fstrim.timer systemd-update-utmp.service"
-)
-_FINISH: Final = (
-    f'chroot "$1" systemctl --quiet mask {_MASKED}',
-    'chroot "$1" systemctl --quiet set-default multi-user.target',
-    'cd "$1" && rm -rf ./var/lib/apt/lists/* ./etc/resolv.conf ./etc/apt/sources.list',
+    *("dev-hugepages.mount", "dev-mqueue.mount", "sys-kernel-config.mount", "sys-kernel-debug.mount"),
+    *("sys-kernel-tracing.mount", "sys-fs-fuse-connections.mount", "kmod-static-nodes.service", "modprobe@.service"),
+    *("systemd-update-utmp.service", "systemd-user-sessions.service", "systemd-logind.service"),
+    *("getty.target", "systemd-udevd.service", "systemd-udev-trigger.service", "systemd-udevd-control.socket"),
+    *("systemd-udevd-kernel.socket", "systemd-timesyncd.service", "systemd-networkd.service", "systemd-pstore.service"),
+    *("apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer", "fstrim.timer"),
 )
 _BOOT_MODULES: Final = ("virtio_pci", "virtio_blk", "virtio_console", "ext4", "overlay")
 _INIT: Final = """\
 #!/bin/busybox sh
-export PATH=/bin
-/bin/busybox mkdir -p /proc /sys /dev /root
 /bin/busybox mount -t devtmpfs none /dev
 for module in $(/bin/busybox cat /modules/order); do /bin/busybox insmod /modules/$module; done
 /bin/busybox mount -t ext4 /dev/vda /root
 /bin/busybox mount --move /dev /root/dev
 exec /bin/busybox switch_root /root /sbin/init
 """
-# Two modules as the driver has them, in two versions, compiled against the machine's own kernel.
-VERSIONS: Final = ("560.28.03", "560.35.03")
-_MODULE: Final = """\
-#include <linux/module.h>
-MODULE_LICENSE("Dual MIT/GPL");
-MODULE_VERSION(LAB_VERSION);
-#ifdef LAB_UVM
-extern int lab_nvidia;
-static int __init start(void) { return lab_nvidia; }
-#else
-int lab_nvidia;
-EXPORT_SYMBOL(lab_nvidia);
-static int __init start(void) { return 0; }
-#endif
-static void __exit stop(void) { }
-module_init(start);
-module_exit(stop);
-"""
-_BUILD: Final = """\
-set -e
-kernel=$(ls /lib/modules)
-for version in %s; do
-    mkdir -p /srv/modules/$version && cd /srv/modules/$version
-    cp /srv/module.c nvidia.c
-    { echo '#define LAB_UVM'; cat /srv/module.c; } > nvidia-uvm.c
-    printf 'obj-m := nvidia.o nvidia-uvm.o\\nccflags-y := -DLAB_VERSION=\\\\"%%s\\\\"\\n' $version > Makefile
-    make -s -C /lib/modules/$kernel/build M=$PWD modules
-    find . -type f ! -name '*.ko' -delete
-done
-"""
+_FIRST_START: Final = "ldconfig; systemctl is-system-running --wait; sync"
 
 
 @dataclass(frozen=True)
 class Image:
-    """What a machine is started with; ``release`` is its kernel's."""
+    """What a machine is started with, in a folder of the cache."""
 
     folder: Path
 
     @property
     def kernel(self) -> Path:
+        """Return the kernel."""
         return self.folder / "vmlinuz"
 
     @property
     def ram_disk(self) -> Path:
+        """Return the initial RAM disk."""
         return self.folder / "initrd"
 
     @property
     def disk(self) -> Path:
+        """Return the disk, a file system."""
         return self.folder / "disk.ext4"
-
-    @property
-    def release(self) -> str:
-        return (self.folder / "release").read_text()
 
 
 def ensure() -> Image:
-    """Return the image, built if it is not in the cache (some minutes, 1 GB)."""
+    """Return the image, built if it is not in the cache (some minutes, 900 MB)."""
     home = cache_dir() / "emulated"
-    key = content_key(
-        SUITE, *PACKAGES, *_FINISH, _AGENT_UNIT, _INIT, _MODULE, _BUILD, *_BOOT_MODULES, *VERSIONS,
-        Path(agent.__file__).read_bytes(),
-    )  # fmt: skip
+    key = content_key(Path(__file__).read_bytes(), Path(agent.__file__).read_bytes())
     image = Image(home / f"{SUITE}-arm64-{key}")
     if image.folder.is_dir():
         return image
@@ -139,63 +108,67 @@ def ensure() -> Image:
 
 
 def _build(folder: Path) -> None:
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    tree = partial / "tree"
-    _install(tree)
-    (tree / "usr/lib/lab").mkdir()
-    shutil.copy(agent.__file__, tree / "usr/lib/lab/agent.py")
-    unit = tree / "etc/systemd/system/lab-agent.service"
-    unit.write_text(_AGENT_UNIT)
-    wants = tree / "etc/systemd/system/multi-user.target.wants"
-    wants.mkdir(parents=True, exist_ok=True)
-    (wants / unit.name).symlink_to(f"/etc/systemd/system/{unit.name}")
-    (tree / "srv/module.c").write_text(_MODULE)
-    _emulated("chroot", str(tree), "sh", "-c", _BUILD % " ".join(VERSIONS))
-    image = Image(partial)
+    partial = Image(folder.with_name(f".{folder.name}.partial"))
+    shutil.rmtree(partial.folder, ignore_errors=True)
+    partial.folder.mkdir(parents=True)
+    tree = partial.folder / "tree"
+    _unpack(tree)
+    _settle(tree)
     release = next((tree / "lib/modules").iterdir()).name
-    (partial / "release").write_text(release)
-    shutil.copy(tree / "boot" / f"vmlinuz-{release}", image.kernel)
-    _write_ram_disk(tree, release, image.ram_disk)
-    run(
-        ["mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-L", "lab", "-d", str(tree), str(image.disk), "3G"],
-        timeout_s=BUILD_TIMEOUT_S,
-    )
+    shutil.copy(tree / "boot" / f"vmlinuz-{release}", partial.kernel)
+    run(["depmod", "-b", str(tree), release], timeout_s=60)
+    _write_ram_disk(tree, release, partial.ram_disk)
+    make = ["mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-d", str(tree), str(partial.disk), "2G"]
+    run(make, timeout_s=BUILD_TIMEOUT_S)
     shutil.rmtree(tree)
-    partial.rename(folder)
+    with emulated_machine(partial, keeps=True) as machine:
+        machine.sh(_FIRST_START, timeout_s=BUILD_TIMEOUT_S)
+    partial.folder.rename(folder)
 
 
-def _install(tree: Path) -> None:
-    arguments = ["--variant=minbase", "--mode=root", "--format=directory", "--architectures=arm64"]
-    arguments += [f"--include={','.join(PACKAGES)}", "--dpkgopt=path-exclude=/usr/share/doc/*"]
-    arguments += ["--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/locale/*"]
-    arguments += ["--dpkgopt=force-unsafe-io", *(f"--aptopt={option}" for option in carried_options())]
-    arguments += [f"--customize-hook={hook}" for hook in _FINISH]
-    sources = [line for line in find_mirrors().source_lines(SUITE) if f" {SUITE} " in line or "-security" in line]
-    _emulated("mmdebstrap", *arguments, SUITE, str(tree), *sources)
+def _unpack(tree: Path) -> None:
+    arguments = ["--variant=extract", "--mode=root", "--format=directory", "--architectures=arm64"]
+    arguments += [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "man", "locale")]
+    arguments += [f"--aptopt={option}" for option in carried_options()]
+    arguments += [f"--include={','.join(PACKAGES)}", f"--setup-hook={_MERGED}", f"--extract-hook={_STATUS}"]
+    sources = find_mirrors().source_lines(SUITE)
+    run([*CONTAINED, "mmdebstrap", *arguments, SUITE, str(tree), *sources], timeout_s=BUILD_TIMEOUT_S)
 
 
-def _emulated(*command: str) -> None:
-    """Run a command that starts programs of the other architecture; no RAM disk of Debian's is made in it."""
-    environment = ["env", "INITRD=No", "DEBIAN_FRONTEND=noninteractive"]
-    run([*CONTAINED, *environment, "sh", "-c", _REGISTER, "sh", *command], timeout_s=BUILD_TIMEOUT_S)
+def _settle(tree: Path) -> None:
+    """Do what scripts of packages would have done: accounts, alternatives, units; and install the agent."""
+    for name in ("passwd", "group"):
+        shutil.copy(tree / "usr/share/base-passwd" / f"{name}.master", tree / "etc" / name)
+    (tree / "usr/bin/awk").symlink_to("mawk")
+    for name in ("etc/machine-id", "etc/fstab", "etc/apt/sources.list"):
+        (tree / name).write_text("")
+    (tree / "etc/hostname").write_text("emulated\n")
+    units = tree / "etc/systemd/system"
+    (units / "multi-user.target.wants").mkdir(parents=True, exist_ok=True)
+    (units / "default.target").symlink_to("/lib/systemd/system/multi-user.target")
+    for name in _MASKED:
+        (units / name).symlink_to("/dev/null")
+    (units / "lab-agent.service").write_text(_AGENT_UNIT)
+    (units / "multi-user.target.wants/lab-agent.service").symlink_to("/etc/systemd/system/lab-agent.service")
+    for name in ("usr/lib/lab", "srv", "mnt", "usr/local/sbin"):
+        (tree / name).mkdir(parents=True, exist_ok=True)
+    shutil.copy(agent.__file__, tree / "usr/lib/lab/agent.py")
 
 
 def _write_ram_disk(tree: Path, release: str, target: Path) -> None:
     """Write a RAM disk with busybox, an init script and the modules that the disk needs, in their order."""
     folder, modules = target.with_name("ram"), tree / "lib/modules" / release
-    (folder / "bin").mkdir(parents=True)
-    (folder / "modules").mkdir()
+    for name in ("bin", "modules", "dev", "root"):
+        (folder / name).mkdir(parents=True)
     shutil.copy(tree / "bin/busybox", folder / "bin/busybox")
-    order = []
-    for path in _in_order(modules):
+    order = _in_order(modules)
+    for path in order:
         shutil.copy(modules / path, folder / "modules")
-        order.append(Path(path).name)
-    (folder / "modules/order").write_text("\n".join(order))
+    (folder / "modules/order").write_text("\n".join(Path(path).name for path in order))
     (folder / "init").write_text(_INIT)
     (folder / "init").chmod(0o755)
-    run(["sh", "-c", 'cd "$1" && find . | busybox cpio -o -H newc > "$2"', "sh", str(folder), str(target)], timeout_s=60)
+    pack = 'cd "$1" && find . | busybox cpio -o -H newc > "$2"'
+    run(["sh", "-c", pack, "sh", str(folder), str(target)], timeout_s=60)
     shutil.rmtree(folder)
 
 

@@ -12,7 +12,7 @@ import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final
 
 from lab.emulated import agent
 from lab.machine.command import DYING
@@ -30,8 +30,7 @@ _TAIL_BYTES: Final = 3000
 class EmulatedMachine:
     """A machine that has booted."""
 
-    def __init__(self, release: str, channel: socket.socket, console: Path) -> None:
-        self.release = release
+    def __init__(self, channel: socket.socket, console: Path) -> None:
         self._channel, self._console, self._rest = channel, console, b""
 
     def run(
@@ -76,34 +75,42 @@ class EmulatedMachine:
 
 
 @contextmanager
-def emulated_machine(image: Image, *, memory_mb: int = 1024, arguments: Sequence[str] = ()) -> Iterator[EmulatedMachine]:
-    """Boot a machine and switch it off at the end; ``arguments`` are further ones of QEMU's."""
+def emulated_machine(image: Image, *, keeps: bool = False, arguments: Sequence[str] = ()) -> Iterator[EmulatedMachine]:
+    """Boot a machine and switch it off at the end; ``arguments`` are further ones of QEMU's.
+
+    What it writes to its disk is lost, unless it ``keeps`` that.
+    """
     with tempfile.TemporaryDirectory(prefix="grapnel-emulated-") as folder:
         place, console = Path(folder) / "port", Path(folder) / "console"
+        snapshot = "off" if keeps else "on"
         program = shutil.which("qemu-system-aarch64") or "qemu-system-aarch64"
         command = [
             *DYING, program, "-M", "virt", "-cpu", "cortex-a57", "-accel", "tcg,thread=multi", "-smp", "2",
-            "-m", str(memory_mb), "-nodefaults", "-no-reboot", "-display", "none",
+            "-m", "1024", "-nodefaults", "-no-reboot", "-display", "none",
             "-kernel", str(image.kernel), "-initrd", str(image.ram_disk), "-append", "console=ttyAMA0 quiet",
             "-serial", f"file:{console}",
-            "-drive", f"file={image.disk},format=raw,if=none,id=disk,snapshot=on", "-device", "virtio-blk-pci,drive=disk",
+            "-drive", f"file={image.disk},format=raw,if=none,id=disk,snapshot={snapshot}",
+            "-device", "virtio-blk-pci,drive=disk",
             "-device", "virtio-serial-pci", "-chardev", f"socket,id=port,path={place},server=on,wait=off",
             "-device", f"virtserialport,chardev=port,name={agent.PORT}",
             *arguments,
         ]  # fmt: skip
-        with subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, env={**os.environ, "TMPDIR": folder, "QEMU_AUDIO_DRV": "none"}
-        ) as process:
+        with (
+            (Path(folder) / "said").open("w+b") as said,
+            subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stderr=said, env={**os.environ, "TMPDIR": folder}
+            ) as process,
+        ):
             try:
-                with _connect(place, process) as channel:
-                    machine = EmulatedMachine(image.release, channel, console)
+                with _connect(place, process, said) as channel:
+                    machine = EmulatedMachine(channel, console)
                     machine.wait_ready()
                     yield machine
             finally:
-                process.kill()
+                process.terminate()  # QEMU writes what it has of the disk
 
 
-def _connect(place: Path, process: subprocess.Popen[bytes]) -> socket.socket:
+def _connect(place: Path, process: subprocess.Popen[bytes], said: IO[bytes]) -> socket.socket:
     channel = socket.socket(socket.AF_UNIX)
     while process.poll() is None:
         try:
@@ -112,4 +119,5 @@ def _connect(place: Path, process: subprocess.Popen[bytes]) -> socket.socket:
             time.sleep(0.05)
         else:
             return channel
-    raise CommandError("qemu-system-aarch64 has ended", hint="its own words are above")
+    said.seek(0)
+    raise CommandError("qemu-system-aarch64 has ended", hint=said.read().decode(errors="replace"))

@@ -49,7 +49,7 @@ def build(
     PayloadError for a wheel without the archives for nodes.
     """
     config = read_config(CONTAINERFILE)
-    tree, runner = debian.ensure(architecture), debian.ensure(python.OF_THIS_MACHINE)
+    runner, tree = debian.ensure(python.OF_THIS_MACHINE), debian.ensure(architecture)
     packages = python.ensure(runner, REQUIREMENTS, uv, architecture)
     with tempfile.TemporaryDirectory(prefix="grapnel-image-") as folder:
         own, daemon, packed = Path(folder) / "own", Path(folder) / "node", Path(folder) / CONTENT

@@ -18,6 +18,7 @@ from tasks.image.containerfile import CONTENT, read_config
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from provision.planning.architecture import Architecture
     from tasks.image.archive import Built
 
 ROOT: Final = Path(__file__).parents[2]
@@ -35,24 +36,26 @@ def build(
     archive: Path,
     reference: str,
     *,
+    architecture: Architecture = python.OF_THIS_MACHINE,
     level: int = LEVEL,
     beside: Mapping[str, Path] | None = None,
 ) -> Built:
     """Build the image of a wheel as an OCI archive with that full name (`HOST/grapnel:1.2.3`); ``level`` is gzip's.
 
+    It is for one architecture; nothing of that is run, so that any machine builds the images of all.
     ``beside`` are further folders by their places in the image, without a leading slash: for tests.
 
     Raises LabError for packages or tools that cannot be had, TaskError for a Containerfile that is not understood,
     PayloadError for a wheel without the archives for nodes.
     """
     config = read_config(CONTAINERFILE)
-    tree = debian.ensure()
-    packages = python.ensure(tree, REQUIREMENTS, uv)
+    runner, tree = debian.ensure(python.OF_THIS_MACHINE), debian.ensure(architecture)
+    packages = python.ensure(runner, REQUIREMENTS, uv, architecture)
     with tempfile.TemporaryDirectory(prefix="grapnel-image-") as folder:
         own, daemon, packed = Path(folder) / "own", Path(folder) / "node", Path(folder) / CONTENT
-        python.install_wheel(own, tree, wheel, uv)
-        node.unpack(daemon, tree, own)
+        python.install_wheel(own, runner, wheel, uv)
+        node.unpack(daemon, runner, own)
         library = f"{root.HOME}/lib"
         folders = ((library, packages), (library, own), (node.HOME, daemon), *(beside or {}).items())
         root.pack(tree, folders, packed)
-        return write_archive(packed, config, reference, archive, level=level)
+        return write_archive(packed, config, reference, archive, level=level, architecture=architecture.debian)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _MEDIA: Final = "application/vnd.oci.image"
-_PLATFORM: Final = {"architecture": "amd64", "os": "linux"}
 _EPOCH: Final = "1970-01-01T00:00:00Z"
 
 
@@ -32,8 +31,14 @@ class Built:
     layer_bytes: int
 
 
-def write_archive(root: Path, config: dict[str, Any], reference: str, archive: Path, *, level: int) -> Built:
-    """Write the image with the files of the tar ``root``; ``level`` is gzip's, 0 for a layer that is not compressed."""
+def write_archive(
+    root: Path, config: dict[str, Any], reference: str, archive: Path, *, level: int, architecture: str = "amd64"
+) -> Built:
+    """Write the image with the files of the tar ``root``; ``level`` is gzip's, 0 for a layer that is not compressed.
+
+    ``architecture`` is Go's name for it, as images have it.
+    """
+    platform = {"architecture": architecture, "os": "linux"}
     with tempfile.TemporaryFile(dir=archive.parent) as layer:
         plain = _copy(root, layer, level)
         size = layer.tell()
@@ -42,13 +47,13 @@ def write_archive(root: Path, config: dict[str, Any], reference: str, archive: P
         layers = [{"mediaType": f"{_MEDIA}.{kind}", "digest": f"sha256:{packed}", "size": size}]
         rootfs = {"type": "layers", "diff_ids": [f"sha256:{plain}"]}
         history = [{"created": _EPOCH, "created_by": "deploy/image/Containerfile"}]
-        about = _json({**_PLATFORM, "created": _EPOCH, "config": config, "rootfs": rootfs, "history": history})
+        about = _json({**platform, "created": _EPOCH, "config": config, "rootfs": rootfs, "history": history})
         blobs = [about]
         media = f"{_MEDIA}.manifest.v1+json"
         manifest = {"schemaVersion": 2, "mediaType": media, "config": _blob("config.v1+json", about), "layers": layers}
         blobs.append(_json(manifest))
         names = {"io.containerd.image.name": reference, "org.opencontainers.image.ref.name": reference}
-        entry = {**_blob("manifest.v1+json", blobs[-1]), "platform": _PLATFORM, "annotations": names}
+        entry = {**_blob("manifest.v1+json", blobs[-1]), "platform": platform, "annotations": names}
         index = {"schemaVersion": 2, "mediaType": f"{_MEDIA}.index.v1+json", "manifests": [entry]}
         partial = archive.with_name(f".{archive.name}.partial")
         with tarfile.open(partial, "w", format=tarfile.USTAR_FORMAT) as made:

@@ -15,7 +15,7 @@ HOME: Final = "usr/lib/grapnel/node"  # as on a host
 _PAYLOAD: Final = "provision/_payload/archives"  # of a release's wheel
 
 
-def unpack(folder: Path, tree: Path, installed: Path) -> None:
+def unpack(folder: Path, runner: Path, installed: Path) -> None:
     """Unpack the daemon into a new folder, from the folder in which the wheel is installed.
 
     Raises PayloadError for a wheel without the archives.
@@ -24,4 +24,4 @@ def unpack(folder: Path, tree: Path, installed: Path) -> None:
         packed.extraction_filter = getattr(tarfile, "data_filter", None)  # Debian 12's Python 3.11.2 has none
         for member in packed:
             packed.extract(member, folder)
-    python.compile_all(tree, folder, f"/{HOME}")
+    python.compile_all(runner, folder, f"/{HOME}")

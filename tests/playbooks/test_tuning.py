@@ -42,6 +42,8 @@ def test_only_what_can_be_declared_is_told_of_the_command_line(machine: Machine)
     machine.write(GRUB_CONFIG, "linux /vmlinuz")
 
     assert read_kernel(machine.host) == {
+        "numa_nodes": [],
+        "numa_nodes_without_cpus": [],
         "numa_balancing": 1,
         "hugepages": {"1Gi": 4, "2Mi": 0, "64Ki": 0},
         "arguments": ["iommu=pt", "hugepagesz=1G", "hugepages=4"],
@@ -65,8 +67,32 @@ def test_the_boot_loader_is_known_by_its_programs(machine: Machine, programs: li
     assert read_kernel(machine.host)["boot_loader"] == loader
 
 
+@pytest.mark.parametrize(
+    ("online", "has_cpu", "nodes", "without"),
+    [
+        pytest.param("0-8", "0", [0, 1, 2, 3, 4, 5, 6, 7, 8], [1, 2, 3, 4, 5, 6, 7, 8], id="Grace Hopper"),
+        pytest.param("0-1,4", "0-1", [0, 1, 4], [4], id="a list with a gap"),
+        pytest.param("0-1", "0-1", [0, 1], [], id="two sockets"),
+        pytest.param("0-1", None, [0, 1], [], id="a kernel that does not say where the CPUs are"),
+        pytest.param("0-x", "0", [], [], id="no list"),
+    ],
+)
+def test_numa_nodes_without_cpus_are_told_from_the_others(
+    machine: Machine, online: str, has_cpu: str | None, nodes: list[int], without: list[int]
+) -> None:
+    machine.write("/sys/devices/system/node/online", f"{online}\n")
+    if has_cpu is not None:
+        machine.write("/sys/devices/system/node/has_cpu", f"{has_cpu}\n")
+
+    found = read_kernel(machine.host)
+
+    assert (found["numa_nodes"], found["numa_nodes_without_cpus"]) == (nodes, without)
+
+
 def test_an_empty_machine_has_no_settings(tmp_path: Path) -> None:
     assert read_kernel(Host(tmp_path)) == {
+        "numa_nodes": [],
+        "numa_nodes_without_cpus": [],
         "numa_balancing": None,
         "hugepages": {},
         "arguments": [],

@@ -75,7 +75,7 @@ GPU = Gpu(address="0000:10:00.0", vendor="10de", device="20b0", class_="030200")
 
 @functools.cache
 def available(codename: str = "trixie") -> dict[str, tuple[AvailablePackage, ...]]:
-    """Return what apt knows on a real Debian; trixie's sources have bookworm's beside them."""
+    """Return what apt knows on a real Debian; trixie's sources have bookworm's beside them, those of arm64 have not."""
     text = DATA.joinpath(f"available-{codename}.json").read_bytes()
     return msgspec.json.decode(text, type=dict[str, tuple[AvailablePackage, ...]])
 

@@ -77,7 +77,7 @@ class Runfiles:
     _known: dict[Runfile, Converted | RunfileError] = field(default_factory=dict)
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
-    def files(self, change: DriverChange, declared: Driver) -> tuple[HandedFile, ...]:
+    def files(self, change: DriverChange, declared: Driver, architecture: str) -> tuple[HandedFile, ...]:
         """Return the files that a node is handed for a change; raises `RunfileError`. May be called on any thread."""
         if declared.runfile is None:
             return ()
@@ -85,7 +85,7 @@ class Runfiles:
         converted = self._converted(declared.runfile)
         return tuple(
             HandedFile(converted.path(package), f"packages/{package.file}", package.sha256)
-            for package in choose_packages(change, declared, converted)
+            for package in choose_packages(change, declared, converted, architecture)
         )
 
     def _converted(self, runfile: Runfile) -> Converted:
@@ -149,7 +149,7 @@ class Supply:
         driver = assessment.plan.roles.driver
         if driver is None or not driver.driver_stage:
             return None
-        carried = self._from_bundle(assessment) or self._from_runfile(assessment.plan)
+        carried = self._from_bundle(assessment) or self._from_runfile(assessment.plan, assessment.facts)
         modules = tuple(
             HandedFile(module.path, build.place, module.sha256)
             for build in self.builds(assessment)
@@ -174,14 +174,14 @@ class Supply:
             raise BundleError(f"{place} is not opened here", hint="use grapnel apply, which has nodes served from it")
         return self.bundles.open(place)
 
-    def _from_runfile(self, plan: NodePlan) -> Handover | None:
+    def _from_runfile(self, plan: NodePlan, facts: NodeFacts) -> Handover | None:
         """Return the packages that are made of a node's runfile; with a bundle, they are in that."""
         driver, stack = plan.roles.driver, self.declarations.stacks.get(plan.node)
         if self.bundle is not None or self.runfiles is None or stack is None or driver is None:
             return None
         if stack.driver.source is not DriverSource.RUNFILE or driver.driver_change is None or not driver.driver_stage:
             return None
-        files = self.runfiles.files(driver.driver_change, stack.driver)
+        files = self.runfiles.files(driver.driver_change, stack.driver, facts.node.architecture)
         return Handover(files, is_complete=False) if files else None
 
     def known(self, node: str, facts: NodeFacts) -> NodeFacts:
@@ -199,15 +199,15 @@ class Supply:
         except BundleError as error:
             return refuse_bundle(plan, error)
         if bundle is None:
-            return self._judged_by_runfile(plan)
+            return self._judged_by_runfile(plan, facts)
         builds = self.builds(Assessment(facts, plan))
         return compare_with_bundle(
             plan, facts, bundle, lambda kernel: any(one.kernel == kernel and self._has(one) for one in builds)
         )
 
-    def _judged_by_runfile(self, plan: NodePlan) -> NodePlan:
+    def _judged_by_runfile(self, plan: NodePlan, facts: NodeFacts) -> NodePlan:
         try:
-            self._from_runfile(plan)
+            self._from_runfile(plan, facts)
         except RunfileError as error:
             return msgspec.structs.replace(plan, problems=(*plan.problems, as_problem(error)), roles=Roles())
         return plan

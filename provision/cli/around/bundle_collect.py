@@ -76,7 +76,8 @@ class Creation:
                 )
             for collector, change in wanted.all():
                 declared = wanted.declared(change)
-                files = () if context.runfiles is None else context.runfiles.files(change, declared)
+                architecture, runfiles = collector.facts.node.architecture, context.runfiles
+                files = () if runfiles is None else runfiles.files(change, declared, architecture)
                 self._have_collected(collector, change, folder, files)
 
     def _load(self, *patterns: str) -> Fleet:

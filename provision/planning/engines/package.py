@@ -76,7 +76,7 @@ def _find_docker(facts: NodeFacts, runtime: Runtime) -> tuple[str, str, str]:
     if facts.package_manager.name == "apt":
         return url or f"{DOCKERS_ROOT}/{system.id}", system.codename, "stable"
     major = system.version_id.partition(".")[0]
-    return url or f"{DOCKERS_ROOT}/rhel/{major}/x86_64/stable", "", ""
+    return url or f"{DOCKERS_ROOT}/rhel/{major}/{facts.node.architecture}/stable", "", ""
 
 
 def _find_crio(facts: NodeFacts, runtime: Runtime) -> tuple[str, str, str]:

@@ -60,7 +60,7 @@ def find_handover(plan: NodePlan, facts: NodeFacts, bundle: Bundle) -> Handover 
     driver = plan.roles.driver
     if driver is None or driver.driver_change is None or not driver.driver_stage:
         return None
-    return choose_files(bundle, distribution_in(bundle.listing, facts.node.os), driver.driver_change)
+    return choose_files(bundle, distribution_in(bundle.listing, facts.node), driver.driver_change)
 
 
 def compare_with_bundle(
@@ -103,7 +103,7 @@ def _explain(problem: Problem, facts: NodeFacts, bundle: Bundle) -> Problem:
         return msgspec.structs.replace(problem, hint="a bundle has drivers alone: install the engine by other means")
     if problem.code not in _OF_SOURCES:
         return problem
-    has = describe_drivers(bundle.listing, facts.node.os)
+    has = describe_drivers(bundle.listing, facts.node)
     hint = f"with a bundle it is the only package source, and {has}; make it again with what is missing"
     return msgspec.structs.replace(problem, hint=hint)
 
@@ -125,7 +125,7 @@ def _cannot_build(change: DriverChange, facts: NodeFacts, bundle: Bundle, missin
     lacks += [f"headers of {kernel}" for kernel in missing if kernel not in headers]
     if not missing or not lacks:
         return None
-    name = distribution_in(bundle.listing, facts.node.os)
+    name = distribution_in(bundle.listing, facts.node)
     has = sorted(
         module.kernel
         for driver in bundle.listing.drivers

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 def bundle_name(facts: NodeFacts) -> str | Problem:
-    """Return what a bundle calls a node's distribution: releases that share packages have one name."""
+    """Return what a bundle calls a node's distribution."""
     distribution = find_distribution(facts.node)
-    return distribution if isinstance(distribution, Problem) else f"{distribution.id}-{distribution.version_id}"
+    return distribution if isinstance(distribution, Problem) else distribution.bundle_name
 
 
 def choose_collected(

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 from provision.declaration.spec.rules.node import MEMORY_SUM
+from provision.declaration.spec.text.excerpt import few
 from provision.declaration.spec.values.quantities import parse_quantity, show_memory
 from provision.planning.node_plan import Problem
 from provision.planning.render.kubelet import says
@@ -43,6 +44,9 @@ _GONE: Final = frozenset(
     }
 )
 _V1_REFUSED: Final = (1, 35)  # KubeletConfiguration v1beta1: failCgroupV1 is true by default
+# pkg/kubelet/cm/topologymanager: with more NUMA nodes than that, a kubelet with a policy does not start.
+_MOST_NUMA_NODES: Final = 8
+_MORE_NUMA_NODES: Final = "max-allowable-numa-nodes"
 _EVICTION: Final = "memory.available"
 _USUAL_EVICTION: Final = "100Mi"  # KubeletConfiguration v1beta1: where evictionHard says nothing at all
 
@@ -53,7 +57,8 @@ def kubelet_problems(
     """Return why the kubelet would not work as declared; nothing where nothing is declared."""
     if not settings:
         return ()
-    return tuple(_problems(facts.node.hostname, state, settings, effective))
+    problems = _problems(facts.node.hostname, state, settings, effective)
+    return (*problems, *_too_many_numa_nodes(facts, effective))
 
 
 def kubelet_warnings(facts: NodeFacts, state: KubeletState) -> tuple[Problem, ...]:
@@ -87,6 +92,38 @@ def cgroup_warnings(facts: NodeFacts) -> tuple[Problem, ...]:
             "failCgroupV1: false into the kubelet's configuration as long as there are releases that take it",
         ),
     )
+
+
+def numa_warnings(facts: NodeFacts) -> tuple[Problem, ...]:
+    """Return that the kubelet of a node takes memory of devices for the machine's, as far as that is known."""
+    without = () if facts.kernel is None else facts.kernel.numa_nodes_without_cpus
+    if not without or not facts.gpus or facts.kubelet is None:
+        return ()
+    return (
+        Problem(
+            code="coherent-gpu-memory",
+            message=f"{facts.node.hostname} has NUMA nodes without CPUs ({few([str(each) for each in without])}): the "
+            "kubelet counts their memory as the machine's, and on Grace it is that of the GPUs",
+            hint="declare driver.moduleParameters: {NVreg_CoherentGPUMemoryMode: driver}, which driver 580 and later "
+            "have: then the driver alone gives GPUs' memory, and there are no such nodes",
+        ),
+    )
+
+
+def _too_many_numa_nodes(facts: NodeFacts, effective: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield that a kubelet that aligns by NUMA nodes does not start, as the node has more of them than it allows."""
+    count = 0 if facts.kernel is None else len(facts.kernel.numa_nodes)
+    allowed = _entry(effective, "topologyManagerPolicyOptions", _MORE_NUMA_NODES)
+    limit = int(allowed) if isinstance(allowed, str) and allowed.isdecimal() else _MOST_NUMA_NODES
+    policy = effective.get("topologyManagerPolicy", "none")
+    if policy != "none" and count > limit:
+        yield Problem(
+            code="kubelet-numa-nodes",
+            message=f"{facts.node.hostname} has {count} NUMA nodes, and a kubelet with topologyManagerPolicy: {policy} "
+            f"does not start with more than {limit}",
+            hint=f'declare node.kubelet.topologyManagerPolicyOptions: {{{_MORE_NUMA_NODES}: "{count}"}} (Kubernetes '
+            "1.31 or later); on Grace, driver.moduleParameters: {NVreg_CoherentGPUMemoryMode: driver} makes them fewer",
+        )
 
 
 def _problems(

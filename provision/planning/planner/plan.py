@@ -12,7 +12,7 @@ from provision.planning.node_plan import Action, NodePlan, Problem, Role, Roles
 from provision.planning.planner.drivers.driver import changes_driver, loads_driver, plan_driver
 from provision.planning.planner.drivers.holders import DAEMON_UNIT
 from provision.planning.planner.kubelet import plan_kubelet
-from provision.planning.planner.kubelet_rules import cgroup_warnings
+from provision.planning.planner.kubelet_rules import cgroup_warnings, numa_warnings
 from provision.planning.planner.node_daemon import plan_node_daemon
 from provision.planning.planner.part import Part, is_restart_due
 from provision.planning.planner.record import with_record
@@ -94,7 +94,7 @@ def plan_node(
 
 def _of_kubernetes(facts: NodeFacts, stack: StackSpec) -> tuple[Problem, ...]:
     """Return why the kubelet of a node has no GPU to give."""
-    return (*cgroup_warnings(facts), *_released(facts)) if stack.plugin.enabled else ()
+    return (*cgroup_warnings(facts), *numa_warnings(facts), *_released(facts)) if stack.plugin.enabled else ()
 
 
 def _released(facts: NodeFacts) -> tuple[Problem, ...]:

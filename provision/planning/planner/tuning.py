@@ -17,6 +17,7 @@ from provision.planning.render.tuning import (
     TUNING_RECORD_PATH,
     TuningRecord,
     boot_arguments,
+    has_iommu_arguments,
     parse_tuning_record,
     render_grub,
     render_sysctl,
@@ -40,10 +41,11 @@ def plan_tuning(facts: NodeFacts, stack: StackSpec) -> Part[TuningVariables]:
 
     Beside a problem are the changes that would be made without it, as far as they are known.
     """
-    values, arguments = running_values(stack.node.kernel), boot_arguments(stack.node.kernel)
+    values, arguments = running_values(stack.node.kernel), boot_arguments(stack.node.kernel, facts.node.architecture)
     is_recorded = facts.file(TUNING_RECORD_PATH) is not None
+    impossible = tuple(_iommu_problems(facts, stack))
     if not values and not arguments and not is_recorded:
-        return Part()
+        return Part(problems=impossible)
     record = parse_tuning_record(facts.content(TUNING_RECORD_PATH))
     kernel = facts.kernel
     if kernel is None:
@@ -51,7 +53,11 @@ def plan_tuning(facts: NodeFacts, stack: StackSpec) -> Part[TuningVariables]:
         return Part(plan_files(facts, Role.TUNING, sysctl), (_unreadable(facts),))
     unreadable = (_unreadable(facts),) if record is None and is_recorded else ()
     before = record or TuningRecord()
-    problems = (*unreadable, *_problems(facts, kernel, values, (*arguments, *before.boot_arguments)))
+    problems = (
+        *unreadable,
+        *impossible,
+        *_problems(facts, kernel, values, (*arguments, *before.boot_arguments)),
+    )
     if problems:
         is_known = values or arguments or not unreadable  # else: what would be given back
         return Part(_possible(facts, kernel, before, values, arguments) if is_known else (), problems)
@@ -220,6 +226,15 @@ def _problems(
             code="boot-loader-unknown",
             message=f"{node} has neither update-grub with /boot/grub/grub.cfg nor grubby to tell its kernel arguments",
             hint=f"add `{' '.join(arguments)}` to its kernel's command line yourself, and leave the keys out",
+        )
+
+
+def _iommu_problems(facts: NodeFacts, stack: StackSpec) -> Iterator[Problem]:
+    if not has_iommu_arguments(stack.node.kernel, facts.node.architecture):
+        yield Problem(
+            code="kernel-setting",
+            message=f"the IOMMU of {facts.node.hostname}, which has {facts.node.architecture}, cannot be switched off",
+            hint="leave the key out for this node, or declare iommu: passthrough",
         )
 
 

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from provision.base.decoding import decoder_of
 from provision.declaration.spec.model import Iommu
+from provision.planning.architecture import AARCH64, X86_64
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,14 +21,18 @@ GRUB_PATH: Final = "/etc/default/grub.d/90-grapnel.cfg"
 TUNING_RECORD_PATH: Final = "/etc/grapnel/tuning.json"
 NUMA_BALANCING: Final = "kernel.numa_balancing"
 HUGEPAGES: Final = "vm.nr_hugepages"
-_IOMMU: Final = {
-    Iommu.ENABLED: ("intel_iommu=on",),
-    Iommu.PASSTHROUGH: ("intel_iommu=on", "iommu=pt"),
-    Iommu.DISABLED: ("intel_iommu=off", "amd_iommu=off"),
+_IOMMU: Final[dict[str, dict[Iommu, tuple[str, ...]]]] = {
+    X86_64.name: {
+        Iommu.ENABLED: ("intel_iommu=on",),
+        Iommu.PASSTHROUGH: ("intel_iommu=on", "iommu=pt"),
+        Iommu.DISABLED: ("intel_iommu=off", "amd_iommu=off"),
+    },
+    # The SMMU is always on, and no argument of the kernel's leaves devices without it.
+    AARCH64.name: {Iommu.ENABLED: ("iommu.passthrough=0",), Iommu.PASSTHROUGH: ("iommu.passthrough=1",)},
 }
 
 _Number = Annotated[str, Meta(pattern=r"^[0-9]{1,9}$(?!\n)")]
-_Argument = Annotated[str, Meta(pattern=r"^[a-z_]{1,32}=[A-Za-z0-9]{1,32}$(?!\n)")]
+_Argument = Annotated[str, Meta(pattern=r"^[a-z_.]{1,32}=[A-Za-z0-9]{1,32}$(?!\n)")]
 _Name = Annotated[str, Meta(pattern=r"^(kernel\.numa_balancing|vm\.nr_hugepages)$(?!\n)")]
 
 
@@ -60,11 +65,17 @@ def running_values(kernel: Kernel) -> dict[str, str]:
     return values if pages is None else {**values, HUGEPAGES: str(pages)}
 
 
-def boot_arguments(kernel: Kernel) -> tuple[str, ...]:
+def has_iommu_arguments(kernel: Kernel, architecture: str) -> bool:
+    """Tell whether the kernel of an architecture can be told what is declared of the IOMMU."""
+    return kernel.iommu is None or kernel.iommu in _IOMMU.get(architecture, {})
+
+
+def boot_arguments(kernel: Kernel, architecture: str) -> tuple[str, ...]:
     """Return what the kernel is to be started with (kernel.org, "The kernel's command-line parameters")."""
     pages = kernel.hugepages.get("1Gi")
     huge = ("hugepagesz=1G", f"hugepages={pages}") if pages else ()
-    return (*(() if kernel.iommu is None else _IOMMU[kernel.iommu]), *huge)
+    iommu = () if kernel.iommu is None else _IOMMU.get(architecture, {}).get(kernel.iommu, ())
+    return (*iommu, *huge)
 
 
 def render_sysctl(values: Mapping[str, str]) -> str:

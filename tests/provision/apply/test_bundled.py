@@ -27,7 +27,7 @@ from provision.planning.supply.bundle.sets import Contents
 from provision.planning.supply.bundle.write import write_bundle
 from tests.provision.apply.fakes import COLLECTION, FakeFleet, FakeNode, Watcher, context, facts_of
 from tests.provision.bundle.test_bundle import DEBIAN, KERNEL, NEW, change_of, staged_set
-from tests.provision.samples import make_stack
+from tests.provision.samples import make_facts, make_stack
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -136,15 +136,21 @@ def test_what_the_bundle_lacks_is_the_failure_of_that_node(
 
 
 @pytest.mark.parametrize(
-    ("system", "names"),
+    ("system", "architecture", "names"),
     [
-        (OperatingSystem(id="debian", version_id="13"), ("debian-13",)),
-        (OperatingSystem(id="rocky", version_id="9.5"), ("rocky-9.5", "rocky-9")),
-        (OperatingSystem(id="ubuntu", version_id="24.04"), ("ubuntu-24.04", "ubuntu-24")),
+        (OperatingSystem(id="debian", version_id="13"), "x86_64", ("debian-13",)),
+        (OperatingSystem(id="rocky", version_id="9.5"), "x86_64", ("rocky-9.5", "rocky-9")),
+        (OperatingSystem(id="ubuntu", version_id="24.04"), "x86_64", ("ubuntu-24.04", "ubuntu-24")),
+        (OperatingSystem(id="debian", version_id="13"), "aarch64", ("debian-13-aarch64",)),
+        (OperatingSystem(id="rocky", version_id="9.5"), "aarch64", ("rocky-9.5-aarch64", "rocky-9-aarch64")),
     ],
 )
-def test_a_bundle_may_name_a_release_exactly_or_not(system: OperatingSystem, names: tuple[str, ...]) -> None:
-    assert distribution_names(system) == names
+def test_a_bundle_may_name_a_release_exactly_or_not(
+    system: OperatingSystem, architecture: str, names: tuple[str, ...]
+) -> None:
+    node = msgspec.structs.replace(make_facts().node, os=system, architecture=architecture)
+
+    assert distribution_names(node) == names
 
 
 def test_a_bundle_is_unpacked_once_and_by_its_content(archive: Path, tmp_path: Path) -> None:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from provision.declaration.fleet.facts.kernel import KernelState
 from provision.declaration.fleet.facts.kubelet import CgroupV1, KubeletState
 from provision.declaration.fleet.facts.node import DeviceHolder
 from provision.planning.node_plan import Action, Disruption, Role
 from provision.planning.render.kubelet_record import KUBELET_RECORD_PATH
 from tests.provision.samples import (
+    GPU,
     configured,
     edit_file,
     make_file,
@@ -116,6 +118,50 @@ def test_what_is_declared_no_more_is_given_back_byte_for_byte(folder: bool) -> N
     assert again.file(OURS) is None
     assert again.file(KUBELET_RECORD_PATH) is None
     assert plan(again, make_stack()).is_empty
+
+
+def grace(count: int = 9) -> NodeFacts:
+    """Return a node whose GPUs' memory is NUMA nodes, of which the first alone has CPUs."""
+    nodes = tuple(range(count))
+    return replace(node(), gpus=(GPU,), kernel=KernelState(numa_nodes=nodes, numa_nodes_without_cpus=nodes[1:]))
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "count", "is_refused"),
+    [
+        ({"topologyManagerPolicy": "restricted"}, 9, True),
+        ({"topologyManagerPolicy": "restricted"}, 8, False),
+        ({"topologyManagerPolicy": "none"}, 9, False),
+        (
+            {"topologyManagerPolicy": "restricted", "topologyManagerPolicyOptions": {"max-allowable-numa-nodes": "9"}},
+            9,
+            False,
+        ),
+        (
+            {"topologyManagerPolicy": "restricted", "topologyManagerPolicyOptions": {"max-allowable-numa-nodes": "9"}},
+            10,
+            True,
+        ),
+    ],
+)
+def test_a_kubelet_that_would_not_start_for_its_numa_nodes_is_refused(
+    kubelet: dict[str, Any],
+    count: int,
+    is_refused: bool,  # noqa: FBT001 - a case
+) -> None:
+    problems = plan(grace(count), declared(**kubelet)).problems
+
+    assert [each.code for each in problems] == (["kubelet-numa-nodes"] if is_refused else [])
+    assert all(f'"{count}"' in each.hint for each in problems)
+
+
+def test_memory_of_gpus_that_the_kubelet_takes_for_the_machines_is_a_warning() -> None:
+    without = replace(grace(), gpus=())
+
+    [warning] = [each for each in plan(grace(2), make_stack()).warnings if each.code == "coherent-gpu-memory"]
+    assert "(1)" in warning.message
+    assert "NVreg_CoherentGPUMemoryMode" in warning.hint
+    assert "coherent-gpu-memory" not in [each.code for each in plan(without, make_stack()).warnings]
 
 
 def test_only_the_lines_of_declared_keys_change_in_the_kubelets_own_file() -> None:

@@ -45,10 +45,10 @@ PROBLEMS: dict[str, tuple[Change, dict[str, dict[str, object]], str, str]] = {
         "n1 runs ubuntu 20.04, which is not supported yet",
     ),
     "another architecture": (
-        lambda facts: replace(facts, node=replace(facts.node, architecture="aarch64")),
+        lambda facts: replace(facts, node=replace(facts.node, architecture="ppc64le")),
         {},
         "unsupported-os",
-        "n1 has architecture aarch64, which is not supported yet",
+        "n1 has architecture ppc64le, which is not supported yet",
     ),
     "a flavour that the GPU cannot run": (
         lambda facts: replace(facts, gpus=(replace(GPU, device="1b38"),)),  # Tesla P40

@@ -32,6 +32,12 @@ def declared(**kernel: object) -> StackSpec:
     return make_stack(node={"kernel": kernel or EVERYTHING})
 
 
+def on_arm() -> NodeFacts:
+    """Return the same node with the other architecture."""
+    facts = node()
+    return replace(facts, node=replace(facts.node, architecture="aarch64"))
+
+
 def node(**changes: object) -> NodeFacts:
     """Return a node that is as declared otherwise, with Debian's boot loader."""
     kernel = KernelState(numa_balancing=1, hugepages={"2Mi": 0, "1Gi": 0}, boot_loader="grub")
@@ -81,6 +87,15 @@ def test_what_only_a_boot_makes_takes_a_reboot() -> None:
     assert variables.tuning_files[1].content == (
         'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX intel_iommu=on iommu=pt hugepagesz=1G hugepages=4"\n'
     )
+
+
+@pytest.mark.parametrize(("iommu", "argument"), [("enabled", "passthrough=0"), ("passthrough", "passthrough=1")])
+def test_the_iommu_of_arm_is_told_by_a_word_of_its_own(iommu: str, argument: str) -> None:
+    found = plan(on_arm(), declared(iommu=iommu))
+
+    assert found.roles.tuning is not None
+    assert found.roles.tuning.tuning_boot_arguments == (f"iommu.{argument}",)
+    assert plan(simulate_apply(on_arm(), found), declared(iommu=iommu)).is_empty
 
 
 def test_grubby_is_told_without_a_file() -> None:
@@ -143,6 +158,7 @@ REFUSED = {
     "no numa": (node(numa_balancing=None), declared(numaBalancing=True), "kernel-setting"),
     "no such pages": (node(hugepages={"512Mi": 0}), declared(hugepages={"2Mi": 4}), "kernel-setting"),
     "no large pages": (node(hugepages={"2Mi": 0}), declared(hugepages={"1Gi": 4}), "kernel-setting"),
+    "no IOMMU to switch off": (on_arm(), declared(iommu="disabled"), "kernel-setting"),
     "no boot loader": (node(boot_loader=""), declared(iommu="enabled"), "boot-loader-unknown"),
     "a record that cannot be read": (edit_file(node(), TUNING_RECORD_PATH, "[]"), make_stack(), "tuning-record"),
     "facts of an older collection": (replace(node(), kernel=None), declared(), "kernel-setting"),

@@ -48,6 +48,16 @@ def field_of(converted: Converted, name: str, field: str) -> str:
     return dpkg("--field", str(converted.path(package)), field).strip()
 
 
+def test_a_file_for_arm_makes_packages_for_arm(bench: Workbench) -> None:
+    converted = bench.convert(SmallDriver(VERSION, architecture="aarch64"))
+
+    files = files_of(converted, "nvidia-runfile")
+    assert converted.architecture == "aarch64"
+    assert {field_of(converted, each.name, "Architecture") for each in converted.packages} == {"arm64"}
+    assert f"./usr/lib/aarch64-linux-gnu/libcuda.so.{VERSION}" in files
+    assert not [path for path in files if "x86_64" in path]
+
+
 def test_user_space_has_libraries_programs_and_firmware_and_nothing_for_a_screen(bench: Workbench) -> None:
     converted = bench.convert()
 
@@ -206,7 +216,7 @@ def with_line(line: str, **files: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        pytest.param(of(architecture="aarch64"), "is for aarch64", id="another architecture"),
+        pytest.param(of(architecture="ppc64le"), "is for ppc64le", id="another architecture"),
         pytest.param(of(flavours=()), "lacks the sources of a kernel module", id="no module"),
         pytest.param(without("nvidia-smi"), "lists nvidia-smi (line ", id="a file that is listed and not there"),
         pytest.param(

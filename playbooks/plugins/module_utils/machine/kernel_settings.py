@@ -24,8 +24,10 @@ PLACES = {
 GRUB_CONFIG = "/boot/grub/grub.cfg"
 _POOLS = "/sys/kernel/mm/hugepages"
 _POOL = re.compile(r"hugepages-([0-9]+)kB")
-_ARGUMENTS = ("hugepagesz", "hugepages", "default_hugepagesz", "intel_iommu", "amd_iommu", "iommu")
+_ARGUMENTS = ("hugepagesz", "hugepages", "default_hugepagesz", "intel_iommu", "amd_iommu", "iommu", "iommu.passthrough")
 _ARGUMENT = re.compile(r"[a-z0-9_.]{1,64}=[A-Za-z0-9_.,:-]{0,128}")
+_RANGES = re.compile(r"[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?){0,1023}")
+_MAX_NODE = 1023  # CONFIG_NODES_SHIFT is 10 at most
 _UNITS = (("Gi", 1024 * 1024), ("Mi", 1024), ("Ki", 1))
 _TIMEOUT_S = 120.0
 
@@ -37,12 +39,23 @@ class KernelError(Exception):
 def read_kernel(host: Host) -> dict[str, Any]:
     """Return the facts ``kernel``."""
     balancing = host.read_text(PLACES["kernel.numa_balancing"])
+    nodes, with_cpus = _numbers(host, "online"), _numbers(host, "has_cpu")
     return {
+        "numa_nodes": nodes,
+        "numa_nodes_without_cpus": [each for each in nodes if each not in with_cpus] if with_cpus else [],
         "numa_balancing": int(balancing) if balancing and balancing in "0123" else None,
         "hugepages": dict(_pools(host)),
         "arguments": boot_arguments(host),
         "boot_loader": _boot_loader(host),
     }
+
+
+def _numbers(host: Host, name: str) -> list[int]:
+    """Return the NUMA nodes of a list like ``0,2-9`` (sysfs-devices-node)."""
+    found = _RANGES.fullmatch(host.read_text(f"/sys/devices/system/node/{name}") or "")
+    ranges = [part.split("-") for part in found[0].split(",")] if found else []
+    numbers = {number for ends in ranges for number in range(int(ends[0]), min(int(ends[-1]), _MAX_NODE) + 1)}
+    return sorted(numbers)
 
 
 def boot_arguments(host: Host) -> list[str]:

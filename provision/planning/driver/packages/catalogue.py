@@ -8,6 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from provision.declaration.spec.model import DriverSource
+from provision.planning.architecture import ARCHITECTURES
 from provision.planning.driver.packages.distributions import DISTRIBUTIONS
 from provision.planning.driver.packages.distributions.runfile import PATTERNS as RUNFILE_PATTERNS
 from provision.planning.driver.packages.package_request import PackageRequest
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DISTRIBUTIONS", "find_distribution", "packages"]
 
-ARCHITECTURES = ("x86_64",)
 # Of these, a release is told by the part of its version before the point: minor releases share repositories.
 _BY_MAJOR = frozenset({"rhel", "rocky", "almalinux", "sles"})
 
@@ -41,14 +41,15 @@ def find_distribution(node: NodeIdentity) -> Distribution | Problem:
     version_id = node.os.version_id
     if node.os.id in _BY_MAJOR:
         version_id = version_id.partition(".")[0]
-    for distribution in DISTRIBUTIONS:
+    there = [each for each in DISTRIBUTIONS if each.architecture.name == node.architecture]
+    for distribution in there:
         if (distribution.id, distribution.version_id) == (node.os.id, version_id):
             return distribution
     return Problem(
         code="unsupported-os",
         message=f"{node.hostname} runs {node.os.id} {node.os.version_id or 'without a version'}, "
         "which is not supported yet",
-        hint=f"supported distributions: {', '.join(each.label for each in DISTRIBUTIONS)}",
+        hint=f"supported distributions: {', '.join(each.label for each in there)}",
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from provision.planning.architecture import X86_64, Architecture
 from provision.planning.driver.versions.scheme import VersionScheme, scheme_of
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Distribution:
-    """One release, a constant; ``version_id`` is the part of os-release's that tells releases apart.
+    """One release on one architecture, a constant; ``version_id`` is that part of os-release's which tells them apart.
 
     ``repository`` is its folder in NVIDIA's repository. ``offers`` gives the package names of a branch by source.
     ``other_drivers`` are source packages of drivers that cannot be installed beside these.
@@ -31,6 +32,7 @@ class Distribution:
     repository: str
     offers: Mapping[DriverSource, Callable[[int], PackageSet]]
     other_drivers: tuple[str, ...] = ()
+    architecture: Architecture = X86_64
 
     @property
     def scheme(self) -> VersionScheme:
@@ -39,8 +41,15 @@ class Distribution:
 
     @property
     def label(self) -> str:
-        """Return the release for people."""
-        return f"{self.id} {self.version_id}" + (f" ({self.codename})" if self.codename else "")
+        """Return the release for people; of x86_64 nothing is said."""
+        release = f"{self.id} {self.version_id}" + (f" ({self.codename})" if self.codename else "")
+        return release if self.architecture is X86_64 else f"{release} on {self.architecture.name}"
+
+    @property
+    def bundle_name(self) -> str:
+        """Return what a bundle calls it: releases that share packages have one name."""
+        release = f"{self.id}-{self.version_id}"
+        return release if self.architecture is X86_64 else f"{release}-{self.architecture.name}"
 
     def is_other_driver_source(self, source: str) -> bool:
         """Tell whether a source package is a driver that does not go together with this distribution's main one."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from provision.declaration.spec.model import DriverSource
+from provision.planning.architecture import ARCHITECTURES
 from provision.planning.driver.terms import Manager
 from provision.planning.node_plan import FileContent, Problem
 from provision.planning.render.package_source import (
@@ -45,7 +46,7 @@ _APT_KEY: Final = apt_key_path(_NAME)
 
 
 def render(
-    distribution: Distribution, source: DriverSource, declared: Repository | None, *, architecture: str = "x86_64"
+    distribution: Distribution, source: DriverSource, declared: Repository | None
 ) -> tuple[FileContent, ...] | Problem:
     """Return the repository file and the key file for a source, none where the node's own sources are used.
 
@@ -59,12 +60,12 @@ def render(
         if declared is not None and declared.folder is not None:
             return ()
         if key is None:
-            return _no_key(distribution, architecture)
-        return _nvidia(distribution, url or f"{NVIDIA_ROOT}/{distribution.repository}/{architecture}/", key)
+            return _no_key(distribution)
+        return _other_architecture(distribution, url) or _nvidia(distribution, url or _folder(distribution), key)
     if url is None:
         return ()
     if distribution.manager is not Manager.APT:
-        return _nvidia(distribution, url, key) if key is not None else _no_key(distribution, architecture)
+        return _nvidia(distribution, url, key) if key is not None else _no_key(distribution)
     return _archive(distribution, url, key)
 
 
@@ -93,9 +94,26 @@ def _apt_source(url: str, suites: str, components: str, key_path: str) -> FileCo
     return FileContent(apt_source_path(_NAME), text)
 
 
-def _no_key(distribution: Distribution, architecture: str) -> Problem:
+def _other_architecture(distribution: Distribution, url: str | None) -> Problem | None:
+    """Return that a mirror's folder is called as NVIDIA calls that of another architecture."""
+    own, last = distribution.architecture, (url or "").rstrip("/").rpartition("/")[2]
+    named = next((each for each in ARCHITECTURES.values() if each.nvidia == last), own)
+    if named is own:
+        return None
+    return Problem(
+        code="repository-of-other-architecture",
+        message=f"driver.repository.url ends with {last}, the folder of {named.name}, and the node has {own.name}",
+        hint=f"declare the mirror's folder {distribution.repository}/{own.nvidia} for a group of such nodes",
+    )
+
+
+def _folder(distribution: Distribution) -> str:
+    return f"{NVIDIA_ROOT}/{distribution.repository}/{distribution.architecture.nvidia}/"
+
+
+def _no_key(distribution: Distribution) -> Problem:
     name = _NVIDIA_KEYS.get(distribution.repository)
-    where = f"{NVIDIA_ROOT}/{distribution.repository}/{architecture}/"
+    where = _folder(distribution)
     file = f"the text of {where}{name}" if name else "the text of the key file there"
     return Problem(
         code="repository-key-missing",

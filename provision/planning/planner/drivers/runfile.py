@@ -50,8 +50,15 @@ def of_this_file(request: PackageRequest, flavour: Flavour, declared: Driver) ->
     return replace(request, dkms_name=names.dkms_name(flavour, declared.runfile.sha256))
 
 
-def choose_packages(change: DriverChange, declared: Driver, converted: Converted) -> tuple[MadePackage, ...]:
+def choose_packages(
+    change: DriverChange, declared: Driver, converted: Converted, architecture: str
+) -> tuple[MadePackage, ...]:
     """Return the packages of a change that were made of the runfile; raises `RunfileError` for what it lacks."""
+    if converted.architecture != architecture:
+        raise RunfileError(
+            f"the declared runfile is for {converted.architecture}, and the node has {architecture}",
+            hint=f"declare the file NVIDIA-Linux-{architecture}-{declared.version}.run for a group of such nodes",
+        )
     if converted.driver_version != declared.version:
         raise RunfileError(
             f"the declared runfile is driver {converted.driver_version}, and driver.version is {declared.version}",

@@ -7,29 +7,31 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from provision.declaration.fleet.facts.node import AvailablePackage
+from provision.planning.architecture import X86_64
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from provision.declaration.fleet.facts.node import NodeFacts, OperatingSystem
+    from provision.declaration.fleet.facts.node import NodeFacts, NodeIdentity
     from provision.planning.supply.bundle.model import BundledModule, BundleList, Driver
 
 
-def distribution_names(system: OperatingSystem) -> tuple[str, ...]:
-    """Return how a bundle may call the distribution of a node: ``debian-13``, ``rocky-9.5`` or ``rocky-9``."""
-    exact = f"{system.id}-{system.version_id}"
-    return tuple(dict.fromkeys((exact, exact.partition(".")[0])))
+def distribution_names(node: NodeIdentity) -> tuple[str, ...]:
+    """Return how a bundle may call the distribution of a node: ``debian-13-aarch64``, ``rocky-9.5`` or ``rocky-9``."""
+    exact = f"{node.os.id}-{node.os.version_id}"
+    end = "" if node.architecture == X86_64.name else f"-{node.architecture}"
+    return tuple(dict.fromkeys((f"{exact}{end}", f"{exact.partition('.')[0]}{end}")))
 
 
-def distribution_in(listing: BundleList, system: OperatingSystem) -> str:
+def distribution_in(listing: BundleList, node: NodeIdentity) -> str:
     """Return what the bundle calls a node's distribution, the exact name where it has nothing for it."""
-    names, known = distribution_names(system), {each.distribution for each in listing.drivers}
+    names, known = distribution_names(node), {each.distribution for each in listing.drivers}
     return next((each for each in names if each in known), names[0])
 
 
-def drivers_for(listing: BundleList, system: OperatingSystem) -> tuple[Driver, ...]:
+def drivers_for(listing: BundleList, node: NodeIdentity) -> tuple[Driver, ...]:
     """Return the drivers of a bundle for a node's distribution."""
-    name = distribution_in(listing, system)
+    name = distribution_in(listing, node)
     return tuple(each for each in listing.drivers if each.distribution == name)
 
 
@@ -42,7 +44,7 @@ def with_offer(facts: NodeFacts, listing: BundleList) -> NodeFacts:
             if installed is not None and each.version == installed.version:
                 known = msgspec.structs.replace(each, fetchable=False)
                 available.setdefault(name, {})[each.version] = known
-    for driver in drivers_for(listing, facts.node.os):
+    for driver in drivers_for(listing, facts.node):
         for package in driver.packages:
             offered = AvailablePackage(version=package.version, source=package.source, depends=package.depends)
             available.setdefault(package.name, {})[package.version] = offered
@@ -56,9 +58,9 @@ def _in_order(
     return {name: tuple(versions.values()) for name, versions in sorted(available.items())}
 
 
-def describe_drivers(listing: BundleList, system: OperatingSystem) -> str:
+def describe_drivers(listing: BundleList, node: NodeIdentity) -> str:
     """Return what a bundle has, for a message: the node's distribution, else which other ones."""
-    name, own = distribution_in(listing, system), drivers_for(listing, system)
+    name, own = distribution_in(listing, node), drivers_for(listing, node)
     if own:
         versions = ", ".join(f"{one.version} ({one.flavour})" for one in own)
         return f"the bundle has for {name}: {versions}"

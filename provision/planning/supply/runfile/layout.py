@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from provision.planning.architecture import ARCHITECTURES
 from provision.planning.driver.packages.distributions.runfile import dkms_name
 from provision.planning.driver.terms import Flavour
 from provision.planning.supply.runfile.errors import RunfileError
@@ -18,10 +19,8 @@ if TYPE_CHECKING:
 
     from provision.planning.supply.runfile.manifest import Entry, Manifest
 
-LIBRARIES: Final = "usr/lib/x86_64-linux-gnu"
 PROGRAMS: Final = "usr/bin"
 FOLDERS: Final = {Flavour.PROPRIETARY: "kernel", Flavour.OPEN: "kernel-open"}
-_ARCHITECTURE: Final = "x86_64"
 _LIBRARY_KINDS: Final = frozenset(
     {
         *("CUDA_LIB", "CUDA_SYMLINK", "OPENCL_LIB", "OPENCL_LIB_SYMLINK", "UTILITY_LIB", "UTILITY_LIB_SYMLINK"),
@@ -73,10 +72,11 @@ class Layout:
 
 def lay_out(manifest: Manifest, sha256: str) -> Layout:
     """Return what of a runfile goes where; raises `RunfileError` for one that is no driver for these machines."""
-    if manifest.architecture != _ARCHITECTURE:
+    if manifest.architecture not in ARCHITECTURES:
+        known = " and ".join(ARCHITECTURES)
         raise RunfileError(
-            f"the runfile is for {manifest.architecture}, and drivers are installed on {_ARCHITECTURE} alone",
-            hint="name the file NVIDIA-Linux-x86_64-….run",
+            f"the runfile is for {manifest.architecture}, and drivers are installed on {known} alone",
+            hint="name the file NVIDIA-Linux-x86_64-….run, or NVIDIA-Linux-aarch64-….run",
         )
     placed = list(_user_space(manifest))
     user_space = _without_loose_links(one for one in placed if not one.path.endswith(f"/{_PERSISTENCED}"))
@@ -90,6 +90,10 @@ def lay_out(manifest: Manifest, sha256: str) -> Layout:
         _require_apart(files)
     _require_driver(manifest, user_space, modules)
     return Layout(user_space, persistenced, modules)
+
+
+def _libraries(manifest: Manifest) -> str:
+    return f"usr/lib/{ARCHITECTURES[manifest.architecture].multiarch}"
 
 
 def source_tree(manifest: Manifest, flavour: Flavour, sha256: str) -> str:
@@ -112,7 +116,7 @@ def _path(manifest: Manifest, entry: Entry, programs: set[str]) -> str | None:
     kind = entry.kind
     if kind in _LIBRARY_KINDS:
         is_unwanted = entry.name.startswith(_UNWANTED_LIBRARIES)
-        return None if is_unwanted else _join(LIBRARIES, entry.folder.lstrip("/"), entry.name)
+        return None if is_unwanted else _join(_libraries(manifest), entry.folder.lstrip("/"), entry.name)
     if kind == "UTILITY_BINARY":
         return f"{PROGRAMS}/{entry.name}" if entry.name in programs else None
     if kind == "NVIDIA_MODPROBE":
@@ -185,9 +189,9 @@ def _require_driver(
     """Raise `RunfileError` for a runfile without what every node with GPUs needs."""
     version, names = manifest.version, {one.path for one in user_space}
     wanted = (
-        f"{LIBRARIES}/libcuda.so.{version}",
-        f"{LIBRARIES}/libnvidia-ml.so.{version}",
-        f"{LIBRARIES}/libnvidia-ml.so.1",
+        f"{_libraries(manifest)}/libcuda.so.{version}",
+        f"{_libraries(manifest)}/libnvidia-ml.so.{version}",
+        f"{_libraries(manifest)}/libnvidia-ml.so.1",
         f"{PROGRAMS}/nvidia-smi",
     )
     lacking = [path.rpartition("/")[2] for path in wanted if path not in names]
@@ -196,5 +200,5 @@ def _require_driver(
     if lacking:
         raise RunfileError(
             f"the runfile is no driver for a GPU node, it lacks {', '.join(lacking)}",
-            hint="name a file of the driver, NVIDIA-Linux-x86_64-….run: not the CUDA toolkit's, nor a vGPU manager's",
+            hint="name a file of the driver, NVIDIA-Linux-….run: not the CUDA toolkit's, nor a vGPU manager's",
         )

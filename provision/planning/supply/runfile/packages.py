@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from provision.planning.architecture import ARCHITECTURES
 from provision.planning.driver.packages.distributions.runfile import (
     MODULES,
     PERSISTENCED,
@@ -132,7 +133,11 @@ def _fields(
     fields = {"Package": name}
     if name != SOURCE:
         fields["Source"] = SOURCE
-    fields |= {"Version": version, "Architecture": "amd64", "Maintainer": "grapnel <grapnel@localhost>"}
+    fields |= {
+        "Version": version,
+        "Architecture": ARCHITECTURES[manifest.architecture].debian,
+        "Maintainer": "grapnel <grapnel@localhost>",
+    }
     fields["Section"] = "non-free/kernel"
     fields["Depends"] = ", ".join(depends_of(name, version))
     if provided := ", ".join(provides):

@@ -75,6 +75,11 @@ class Converted:
         names = {each.name for each in self.packages}
         return frozenset(flavour for flavour, name in MODULES.items() if name in names)
 
+    @property
+    def architecture(self) -> str:
+        """The architecture that the file is for, in the kernel's words: its description ends with it."""
+        return self.description.rpartition("-")[2]
+
     def path(self, package: MadePackage) -> Path:
         """Return where a package file lies."""
         return self.folder / package.file

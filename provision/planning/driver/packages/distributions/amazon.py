@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from provision.declaration.spec.model import DriverSource
+from provision.planning.architecture import AARCH64
 from provision.planning.driver.packages.distribution import Distribution
 from provision.planning.driver.packages.distributions import nvidia_dnf
 from provision.planning.driver.terms import Manager
@@ -22,13 +24,13 @@ def _own(branch: int) -> PackageSet:
     return nvidia_dnf.packages(branch, modular=False)
 
 
-RELEASES: Final = (
-    Distribution(
-        id="amzn",
-        version_id="2023",
-        codename="",
-        manager=Manager.DNF,
-        repository="amzn2023",
-        offers={DriverSource.NVIDIA: _nvidia, DriverSource.DISTRIBUTION: _own},
-    ),
+_2023: Final = Distribution(
+    id="amzn",
+    version_id="2023",
+    codename="",
+    manager=Manager.DNF,
+    repository="amzn2023",
+    offers={DriverSource.NVIDIA: _nvidia, DriverSource.DISTRIBUTION: _own},
 )
+# Whether Amazon's own repository has a driver for Arm could not be verified; NVIDIA's amzn2023/sbsa has.
+RELEASES: Final = (_2023, replace(_2023, offers={DriverSource.NVIDIA: _nvidia}, architecture=AARCH64))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from provision.declaration.spec.model import Capability, Companion, DriverSource
+from provision.planning.architecture import AARCH64
 from provision.planning.driver.packages.distribution import Distribution
 from provision.planning.driver.packages.distributions import nvidia_apt, runfile
 from provision.planning.driver.packages.members import Members
@@ -15,6 +17,8 @@ from provision.planning.driver.terms import Flavour, Manager
 # are a source of their own, bound by the upstream version alone (`firmware-nvidia-gsp (= 550.163.01)`).
 _DRIVER: Final = "nvidia-graphics-drivers"
 _MEMBERS: Final = Members(sources=(_DRIVER, "nvidia-open-gpu-kernel-modules"), exact=(_DRIVER,))
+# That NVIDIA has a folder debian12/sbsa with drivers in it could not be verified; debian13/sbsa has 595 and 610.
+_WITHOUT_SBSA: Final = frozenset({"12"})
 _EVIDENCE: Final = (
     "control and dkms.conf of nvidia-kernel-dkms, nvidia-open-kernel-dkms and nvidia-persistenced 550.163.01, "
     "Packages files of bookworm and trixie (November 2026)"
@@ -57,6 +61,12 @@ def _own(_branch: int) -> PackageSet:
     )
 
 
+def _own_aarch64(branch: int) -> PackageSet:
+    """Return the same for arm64: all but libnvidia-ngx1 (Packages files of bookworm and trixie, arm64)."""
+    own = _own(branch)
+    return replace(own, user_space={key: names for key, names in own.user_space.items() if key is not Capability.NGX})
+
+
 def _release(version_id: str, codename: str) -> Distribution:
     return Distribution(
         id="debian",
@@ -74,4 +84,12 @@ def _release(version_id: str, codename: str) -> Distribution:
     )
 
 
-RELEASES: Final = (_release("12", "bookworm"), _release("13", "trixie"))
+def _aarch64(release: Distribution) -> Distribution:
+    offers = {DriverSource.DISTRIBUTION: _own_aarch64, DriverSource.RUNFILE: runfile.offer}
+    if release.version_id not in _WITHOUT_SBSA:
+        offers[DriverSource.NVIDIA] = nvidia_apt.debian
+    return replace(release, offers=offers, architecture=AARCH64)
+
+
+_RELEASES: Final = (_release("12", "bookworm"), _release("13", "trixie"))
+RELEASES: Final = (*_RELEASES, *map(_aarch64, _RELEASES))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from provision.declaration.spec.model import DriverSource
+from provision.planning.architecture import AARCH64
 from provision.planning.driver.packages.distribution import Distribution
 from provision.planning.driver.packages.distributions import nvidia_dnf
 from provision.planning.driver.terms import Manager
@@ -35,4 +37,5 @@ def _release(name: str, version_id: str) -> Distribution:
     )
 
 
-RELEASES: Final = tuple(_release(name, version_id) for name in _IDS for version_id in ("8", "9", "10"))
+_RELEASES: Final = tuple(_release(name, version_id) for name in _IDS for version_id in ("8", "9", "10"))
+RELEASES: Final = (*_RELEASES, *(replace(each, architecture=AARCH64) for each in _RELEASES))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from provision.declaration.spec.model import Capability, Companion, DriverSource
+from provision.planning.architecture import AARCH64
 from provision.planning.driver.packages.distribution import Distribution
 from provision.planning.driver.packages.distributions.metas import OPEN_METAS, PROPRIETARY_METAS
 from provision.planning.driver.packages.members import Members
@@ -78,13 +80,12 @@ def _companions(branch: int) -> dict[Companion, CompanionPackages]:
     return companions
 
 
-RELEASES: Final = (
-    Distribution(
-        id="sles",
-        version_id="15",
-        codename="",
-        manager=Manager.ZYPPER,
-        repository="sles15",
-        offers={DriverSource.NVIDIA: _nvidia},
-    ),
+_SLES_15: Final = Distribution(
+    id="sles",
+    version_id="15",
+    codename="",
+    manager=Manager.ZYPPER,
+    repository="sles15",
+    offers={DriverSource.NVIDIA: _nvidia},
 )
+RELEASES: Final = (_SLES_15, replace(_SLES_15, architecture=AARCH64))

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from provision.declaration.spec.model import DriverSource
+from provision.planning.architecture import AARCH64
 from provision.planning.driver.packages.distribution import Distribution
 from provision.planning.driver.packages.distributions import nvidia_apt, runfile
 from provision.planning.driver.packages.members import Members
@@ -91,4 +92,6 @@ def _release(version_id: str, codename: str) -> Distribution:
     )
 
 
-RELEASES: Final = (_release("22.04", "jammy"), _release("24.04", "noble"), _release("26.04", "resolute"))
+# Canonical signs the server branches for both (NVIDIA/gpu-driver-container, .github/precompiled-matrix-config.json).
+_RELEASES: Final = (_release("22.04", "jammy"), _release("24.04", "noble"), _release("26.04", "resolute"))
+RELEASES: Final = (*_RELEASES, *(replace(each, architecture=AARCH64) for each in _RELEASES))

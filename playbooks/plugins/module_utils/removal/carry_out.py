@@ -1,7 +1,7 @@
 """Carries a removal out. A run that is killed anywhere is run again: what is done is found done.
 
 Order: grapnel's own services stop → files of each service are given back together, and the service restarts with them →
-settings of GPUs → packages → programs and state → empty folders. What was there before is forgotten only after it was
+settings of GPUs → packages → SELinux's policy → programs and state → empty folders. What was there before is forgotten only after it was
 given back.
 """
 
@@ -16,6 +16,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.files.configuration i
     apply_changes,
     rehearse,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.machine.selinux import SelinuxError, remove_module
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import DAEMON_UNIT
 from ansible_collections.grapnel.node.plugins.module_utils.removal.files import save_beside
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import read_originals, write_originals
@@ -59,6 +60,8 @@ def carry_out(host: Host, removal: Removal, parts: Collection[str]) -> None:
         remove_empty(host, removal.originals.folders)
     for plan in leaving:
         purge(host, plan)
+    if removal.leaves_policy:
+        _leave_policy(host)
     for _, path in removal.own:
         remove_path(host, path)
     if any(path.startswith(_UNITS) for path in _touched(removal)):
@@ -83,6 +86,13 @@ def _give_back(host: Host, removal: Removal, reader: Reader) -> None:
     for action in then:  # a service is left as grapnel found it: not enabled, or not running
         if action in _AS_IT_WAS:
             _systemctl(host, action, reader.unit)
+
+
+def _leave_policy(host: Host) -> None:
+    try:
+        remove_module(host)
+    except SelinuxError as error:
+        raise RemovalError(str(error)) from error
 
 
 def _touched(removal: Removal) -> list[str]:

@@ -1,0 +1,105 @@
+"""Containers on a kernel that enforces SELinux: what grapnel's policy module gives them, and what it does not.
+
+Real: kernel, Debian's policy with its module for containers, runc, the hook. The engine is a shell in an engine's
+domain, the driver a tree of files, the GPUs consoles under their names.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lab import microvm
+from provision.planning.render.selinux import MODULE_PATH, render_module
+from tests.runtime_hook.containers import REPOSITORY, make_root
+from tests.runtime_hook.drivertree import DriverTree
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.functional
+
+GUEST = REPOSITORY / "tests/runtime_hook/selinuxguest.py"
+HOOK = """#!/usr/bin/python3 -IS
+import sys
+sys.path.insert(0, "/usr/lib/grapnel/releases/hook-test")
+from runtime_hook.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+PLAN = """#!/usr/bin/python3 -IS
+import os, sys
+sys.path.insert(0, "/usr/lib/grapnel/releases/hook-test")
+from runtime_hook.base.deadline import Deadline
+from runtime_hook.container.injection import apply_plan
+from runtime_hook.container.kernel import KernelSyscalls
+from runtime_hook.container.operations.driverproc import MaskDriverProc
+from runtime_hook.inputs.bundle import read_container, read_state
+os.umask(0)
+os.chdir("/")
+state = read_state(0)
+container = read_container(state)
+syscalls = KernelSyscalls(state.pid, container.rootfs, mount_label={label})
+apply_plan([MaskDriverProc(("driver", "ldiscs"), "/proc/tty")], syscalls, Deadline())
+"""
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What containers printed in the virtual machine, by name."""
+    folder = tmp_path_factory.mktemp("microvm")
+    system = microvm.ensure()
+    given = folder / "given"
+    _fill(given, folder / "objects")
+    with_module = folder / "overlay"
+    module = with_module / "upper" / MODULE_PATH.lstrip("/")
+    module.parent.mkdir(parents=True)
+    module.write_text(render_module())
+    changed = microvm.change(system, with_module, ["semodule", "--noreload", "--install", MODULE_PATH])
+    shutil.copytree(changed / "etc/selinux", given / "with/etc/selinux")
+    console = microvm.boot(system, given, "python3 /guest.py", timeout_s=300.0)
+    results = [json.loads(line[7:]) for line in console.splitlines() if line.startswith("RESULT ")]
+    assert "MODE Enforcing" in console, console
+    return {one["name"]: one for one in results} | {"console": console}
+
+
+def _fill(given: Path, objects: Path) -> None:
+    objects.mkdir()
+    make_root(given / "var/lib/containers/root")
+    DriverTree(given / "host", objects, with_nodes=False).build()
+    (given / "host/dev").mkdir()
+    release = given / "usr/lib/grapnel/releases/hook-test"
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(REPOSITORY / "runtime_hook", release / "runtime_hook", ignore=ignored)
+    texts = {"hook": HOOK, "plan-labelled": PLAN.format(label="container.mount_label"), "plan-unlabelled": PLAN.format(label="''")}
+    for name, text in texts.items():
+        (release / f"grapnel-{name}").write_text(text)
+        (release / f"grapnel-{name}").chmod(0o755)
+    settings = given / "etc/grapnel"
+    settings.mkdir(parents=True)
+    (settings / "hook.json").write_text(json.dumps({"entitlement": "env", "log": "none"}))
+    shutil.copy(GUEST, given / "guest.py")
+
+
+def test_a_container_that_was_given_a_gpu_opens_it_only_with_the_module(said: dict[str, Any]) -> None:
+    opened = {"opened nvidia0", "opened nvidiactl", "libcuda.so.1 42"}
+    assert said["given"]["status"] == "status 0", said["console"]
+    assert opened <= set(said["given"]["lines"]), said["console"]
+    assert "permission denied" in " ".join(said["no-hook"]["lines"]), said["console"]
+    for name in ("as-the-machine-is", "taken-back"):
+        assert "libcuda.so.1 42" in said[name]["lines"], said["console"]
+        assert "nvidia0" in said[name]["lines"], said["console"]
+        assert not any(line.startswith("opened") for line in said[name]["lines"])
+
+
+def test_a_container_that_was_given_none_has_none_with_the_module(said: dict[str, Any]) -> None:
+    assert "libcuda.so.1 -1" in said["not-given"]["lines"], said["console"]
+    assert not any(line.startswith("opened") for line in said["not-given"]["lines"])
+
+
+def test_what_covers_the_drivers_folder_has_the_label_of_the_containers_mounts(said: dict[str, Any]) -> None:
+    assert said["label-of-its-own"]["status"] == "status 0", said["console"]
+    assert said["label-of-its-own"]["lines"] == ["driver", "ldiscs"]
+    assert said["no-label"]["status"] != "status 0", said["console"]

@@ -16,7 +16,7 @@ CONTAINERS = Path("/var/lib/containers")
 RELEASE = "/usr/lib/grapnel/releases/hook-test"
 HOOK = f"{RELEASE}/grapnel-hook"
 LOOK = (
-    "for name in nvidia0 nvidiactl; do (: <>/dev/$name) 2>/dev/null && echo opened $name; done;"
+    "for name in nvidia0 nvidiactl; do [ -c /dev/$name ] && (: <>/dev/$name) 2>/dev/null && echo opened $name; done;"
     "ls /dev; /bin/probe libcuda.so.1"
 )
 NODES = {"nvidia0": 16, "nvidia1": 17, "nvidiactl": 62, "nvidia-uvm": 60, "nvidia-uvm-tools": 59}
@@ -40,6 +40,7 @@ def prepare() -> None:
         Path(f"/{name}").chmod(0o755)
         sh(f"chcon -t {label} /{name}")
     sh("mount --bind /dev /host/dev; mkdir /run/runc /run/grapnel; restorecon -RF /dev /run /usr/lib/grapnel /etc/grapnel")
+    sh("chcon -R -t lib_t /host/proc /host/sys; chcon -t root_t /host")
     sh(f"setfiles -F -r /host /{POLICY}/contexts/files/file_contexts /host/usr /host/etc")
     sh("restorecon -RF /var/lib/containers")
     sh("chcon -R system_u:object_r:container_file_t:s0:c1,c2 /var/lib/containers/root")

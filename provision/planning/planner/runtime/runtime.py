@@ -43,6 +43,7 @@ from provision.planning.planner.runtime.selinux import (
 )
 from provision.planning.render.errors import EngineConfigError
 from provision.planning.render.hook_config import HOOK_CONFIG_PATH, render_hook_config
+from provision.planning.render.selinux import MODULE_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -279,7 +280,7 @@ def _restart(facts: NodeFacts, files: tuple[FileContent, ...], engine: NodeEngin
     """Return the engine's restart, or reload, if it runs with another configuration than the one that is to be."""
     if not engine.service or not facts.service(engine.service).is_running:
         return ()
-    read_at_start = (file for file in files if file.path not in {HOOK_CONFIG_PATH, *engine.live_files})
+    read_at_start = (file for file in files if file.path not in {HOOK_CONFIG_PATH, MODULE_PATH, *engine.live_files})
     changed = [file.path for file in read_at_start if not is_same(file.path, facts.content(file.path), file.content)]
     if changed:
         reason = f"the engine reads {', '.join(changed)} only when it {'is reloaded' if engine.reloads else 'starts'}"

@@ -38,6 +38,7 @@ def machine(tmp_path: Path) -> Machine:
         machine.write(f"/usr/sbin/{tool}", mode=0o755)
     machine.write("/dev/nvidia0")
     machine.write("/dev/null")
+    machine.teach("journalctl --dmesg")
     return machine
 
 
@@ -65,6 +66,7 @@ def test_the_mode_is_the_running_kernels(machine: Machine, enforce: str, mode: s
         "tools": True,
         "module": None,
         "nodes": {"/dev/nvidia0": ""},
+        "denials": [],
     }
 
 
@@ -92,7 +94,7 @@ def test_the_module_is_installed_once_and_labels_are_restored_each_time(machine:
     assert bring(machine.host, DIGEST)
     store(machine, bz2.compress(TEXT.encode()))
     assert not bring(machine.host, DIGEST)
-    assert machine.calls == [
+    assert [call for call in machine.calls if not call.startswith("journalctl")] == [
         f"semodule --install {MODULE_PATH}",
         "restorecon -R -F /etc/grapnel /dev/nvidia0",
         "restorecon -R -F /etc/grapnel /dev/nvidia0",
@@ -101,14 +103,14 @@ def test_the_module_is_installed_once_and_labels_are_restored_each_time(machine:
 
 def test_in_check_mode_nothing_is_done(machine: Machine) -> None:
     assert bring(machine.host, DIGEST, is_check=True)
-    assert machine.calls == []
+    assert not any(call.startswith(("semodule", "restorecon")) for call in machine.calls)
 
 
 def test_another_text_than_the_planned_one_is_refused(machine: Machine) -> None:
     machine.write(MODULE_PATH, "(allow domain domain (file (write)))")
     with pytest.raises(SelinuxError, match="somebody has changed it"):
         bring(machine.host, DIGEST)
-    assert machine.calls == []
+    assert not any(call.startswith(("semodule", "restorecon")) for call in machine.calls)
 
 
 def test_what_semodule_says_is_passed_on(machine: Machine) -> None:
@@ -133,3 +135,28 @@ def test_the_module_goes_and_nodes_get_their_former_labels(machine: Machine) -> 
     machine.teach("restorecon -R -F")
     remove_module(machine.host)
     assert machine.calls == ["semodule --remove grapnel", "restorecon -R -F /dev/nvidia0"]
+
+
+DENIED = (
+    'type=AVC msg=audit(1796061269.084:7): avc:  denied  { read write } for  pid=156 comm="python3" '
+    'path="/dev/nvidia0" dev="devtmpfs" ino=445 scontext=system_u:system_r:container_t:s0:c1,c2 '
+    "tcontext=system_u:object_r:xserver_misc_device_t:s0 tclass=chr_file permissive=0"
+)
+OTHER = DENIED.replace("/dev/nvidia0", "/dev/sda")
+TOLD = "container_t read write /dev/nvidia0 (xserver_misc_device_t, chr_file)"
+
+
+def test_denials_about_gpus_are_told_each_once(machine: Machine) -> None:
+    machine.write("/var/log/audit/audit.log", "\n".join([DENIED, OTHER, DENIED.replace(":7)", ":8)")]))
+    assert read_selinux(machine.host)["denials"] == [TOLD]
+    assert machine.calls == []
+
+
+def test_without_an_audit_log_the_kernels_is_read(machine: Machine) -> None:
+    machine.teach("journalctl --dmesg", f"audit: type=1400 {DENIED}\n{OTHER}\n")
+    assert read_selinux(machine.host)["denials"] == [TOLD]
+
+
+def test_what_a_user_named_a_file_is_made_printable(machine: Machine) -> None:
+    machine.write("/var/log/audit/audit.log", DENIED.replace("/dev/nvidia0", "/x/nvidia\x1b[2J"))
+    assert read_selinux(machine.host)["denials"] == [TOLD.replace("/dev/nvidia0", "/x/nvidia\\x1b[2J")]

@@ -47,11 +47,17 @@ def prepare() -> None:
     sh("mount --bind /var/lib/containers/root /var/lib/containers/root")  # as an engine's are: a mount of its own
 
 
-def run(name: str, command: str, *, is_given: bool = False, hook: str = HOOK) -> None:
+def allow(node: str) -> dict[str, object]:
+    return {"allow": True, "type": "c", "major": 4, "minor": NODES[node], "access": "rw"}
+
+
+def run(name: str, command: str, *, given: str = "", hook: str = HOOK) -> None:
+    """Run a container; one that is ``given`` a GPU has it from the hook, or (``bound``) the host's own nodes."""
     bundle = CONTAINERS / name
     bundle.mkdir()
-    environment = ["PATH=/bin:/usr/bin", *(["NVIDIA_VISIBLE_DEVICES=0"] if is_given else [])]
+    environment = ["PATH=/bin:/usr/bin", *(["NVIDIA_VISIBLE_DEVICES=0"] if given == "hook" else [])]
     arguments = ["grapnel-hook", "prestart", "--config", "/etc/grapnel/hook.json", "--root", "/host"]
+    bound = ["nvidia0", "nvidiactl"] if given == "bound" else []
     config = {
         "ociVersion": "1.0.2",
         "process": {
@@ -67,6 +73,7 @@ def run(name: str, command: str, *, is_given: bool = False, hook: str = HOOK) ->
         "mounts": [
             {"destination": "/proc", "type": "proc", "source": "proc"},
             {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"]},
+            *({"destination": f"/dev/{each}", "source": f"/dev/{each}", "options": ["bind"]} for each in bound),
         ],
         "hooks": {
             "prestart": [{"path": hook, "args": arguments, "env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]}]
@@ -74,7 +81,7 @@ def run(name: str, command: str, *, is_given: bool = False, hook: str = HOOK) ->
         "linux": {
             "mountLabel": "system_u:object_r:container_file_t:s0:c1,c2",
             "namespaces": [{"type": kind} for kind in ("pid", "mount", "ipc", "uts", "network")],
-            "resources": {"devices": [{"allow": False, "access": "rwm"}]},
+            "resources": {"devices": [{"allow": False, "access": "rwm"}, *map(allow, bound)]},
         },
     }
     (bundle / "config.json").write_text(json.dumps(config))
@@ -93,17 +100,17 @@ def main() -> None:
     sh("getenforce; id -Z; cat /proc/uptime")
     shutil.copytree(f"/{POLICY}", f"/former/{POLICY}")
     prepare()
-    run("no-hook", LOOK, is_given=True)
+    run("hook-of-a-library", LOOK, given="hook")
+    run("bound-before", LOOK, given="bound", hook="/usr/bin/true")
     sh(f"chcon -t bin_t {RELEASE}/grapnel-*")
-    run("as-the-machine-is", LOOK, is_given=True)
-    run("label-of-its-own", "cat /proc/tty/ldiscs /proc/tty/driver/* >/dev/null && ls /proc/tty", hook=f"{RELEASE}/grapnel-plan-labelled")
-    run("no-label", "ls /proc/tty", hook=f"{RELEASE}/grapnel-plan-unlabelled")
+    run("labelled", "cat /proc/tty/ldiscs /proc/tty/driver/* >/dev/null && ls /proc/tty", hook=f"{RELEASE}/grapnel-plan-labelled")
+    run("unlabelled", "ls /proc/tty", hook=f"{RELEASE}/grapnel-plan-unlabelled")
     load("/with")
-    run("given", LOOK, is_given=True)
+    run("given", LOOK, given="hook")
+    run("bound", LOOK, given="bound")
     run("not-given", "mknod /dev/nvidia0 c 4 16; " + LOOK)
     load("/former")
-    sh(f"chcon -t bin_t {RELEASE}/grapnel-*")
-    run("taken-back", LOOK, is_given=True)
+    run("bound-after", LOOK, given="bound", hook="/usr/bin/true")
     print("MODE", sh("getenforce").strip())
     sh("dmesg | grep 'avc: .denied' | grep -v setfiles_t; cat /proc/uptime")
 

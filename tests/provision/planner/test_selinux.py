@@ -97,3 +97,11 @@ def test_a_machine_without_the_tools_is_told_before_anything_is_done() -> None:
 def test_a_first_apply_brings_module_and_engine_together() -> None:
     found = plan(replace(make_facts(), selinux=SelinuxState(mode="enforcing")), make_stack())
     assert ("load", POLICY_TARGET) in steps(found.items)
+
+
+@pytest.mark.parametrize(("mode", "words"), [("enforcing", "refused"), ("permissive", "would refuse")])
+def test_what_was_refused_is_told(mode: str, words: str) -> None:
+    found = plan(node(mode, denials=("container_t open /dev/nvidia0",)), make_stack())
+    told = next(each for each in found.warnings if each.code == "selinux-denials")
+    assert f"{words} on" in told.message
+    assert "container_t open /dev/nvidia0" in told.message

@@ -83,23 +83,28 @@ def _fill(given: Path, objects: Path) -> None:
     shutil.copy(GUEST, given / "guest.py")
 
 
-def test_a_container_that_was_given_a_gpu_opens_it_only_with_the_module(said: dict[str, Any]) -> None:
-    opened = {"opened nvidia0", "opened nvidiactl", "libcuda.so.1 42"}
+OPENED = {"opened nvidia0", "opened nvidiactl"}
+
+
+def test_the_hook_is_started_and_gives_a_gpu_only_with_the_module(said: dict[str, Any]) -> None:
+    assert "grapnel-hook: permission denied" in " ".join(said["hook-of-a-library"]["lines"]), said["console"]
     assert said["given"]["status"] == "status 0", said["console"]
-    assert opened <= set(said["given"]["lines"]), said["console"]
-    assert "permission denied" in " ".join(said["no-hook"]["lines"]), said["console"]
-    for name in ("as-the-machine-is", "taken-back"):
-        assert "libcuda.so.1 42" in said[name]["lines"], said["console"]
-        assert "nvidia0" in said[name]["lines"], said["console"]
-        assert not any(line.startswith("opened") for line in said[name]["lines"])
+    assert {*OPENED, "libcuda.so.1 42"} <= set(said["given"]["lines"]), said["console"]
+
+
+def test_nodes_of_the_host_that_a_container_was_given_are_opened_only_with_the_module(said: dict[str, Any]) -> None:
+    assert set(said["bound"]["lines"]) >= OPENED, said["console"]
+    for name in ("bound-before", "bound-after"):
+        assert {"nvidia0", "nvidiactl"} <= set(said[name]["lines"]), said["console"]
+        assert OPENED.isdisjoint(said[name]["lines"]), said["console"]
 
 
 def test_a_container_that_was_given_none_has_none_with_the_module(said: dict[str, Any]) -> None:
     assert "libcuda.so.1 -1" in said["not-given"]["lines"], said["console"]
-    assert not any(line.startswith("opened") for line in said["not-given"]["lines"])
+    assert OPENED.isdisjoint(said["not-given"]["lines"]), said["console"]
 
 
 def test_what_covers_the_drivers_folder_has_the_label_of_the_containers_mounts(said: dict[str, Any]) -> None:
-    assert said["label-of-its-own"]["status"] == "status 0", said["console"]
-    assert said["label-of-its-own"]["lines"] == ["driver", "ldiscs"]
-    assert said["no-label"]["status"] != "status 0", said["console"]
+    assert said["labelled"]["status"] == "status 0", said["console"]
+    assert said["labelled"]["lines"] == ["driver", "ldiscs"]
+    assert said["unlabelled"]["lines"] == ["ls: can't open '/proc/tty': Permission denied"], said["console"]

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from provision.declaration.fleet.facts import grammar
-from provision.declaration.fleet.facts.fact import Fact
+from provision.declaration.fleet.facts.fact import MESSAGE, Fact, tidy
 
 _Argument = Annotated[str, Meta(pattern=r"^[a-z0-9_.]{1,64}=[A-Za-z0-9_.,:-]{0,128}$(?!\n)")]
 _Type = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_]{0,64}$(?!\n)")]
@@ -32,7 +32,8 @@ class SelinuxState(Fact, frozen=True, kw_only=True):
     """How SELinux stands: the mode that the running kernel is in, and where it is not off what there is of grapnel's.
 
     ``tools``: semodule and restorecon are there. ``module`` is the SHA-256 of grapnel's policy module as the policy has
-    it, None without it, empty where that cannot be told. ``nodes`` are the types of the GPUs' device nodes by path.
+    it, None without it, empty where that cannot be told. ``nodes`` are the types of the GPUs' device nodes by path,
+    ``denials`` the latest refusals that were about GPUs or grapnel.
     """
 
     mode: Literal["disabled", "permissive", "enforcing"]
@@ -40,6 +41,10 @@ class SelinuxState(Fact, frozen=True, kw_only=True):
     tools: bool = True
     module: Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?$(?!\n)")] | None = None
     nodes: Annotated[dict[grammar.AbsolutePath, _Type], Meta(max_length=256)] = {}
+    denials: Annotated[tuple[str, ...], Meta(max_length=64)] = ()
+
+    def __post_init__(self) -> None:
+        tidy(self, "denials", MESSAGE)
 
     @property
     def is_on(self) -> bool:

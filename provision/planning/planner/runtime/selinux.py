@@ -14,6 +14,8 @@ from provision.planning.node_plan import Action, FileContent, Item, Problem, Rol
 from provision.planning.render.selinux import GPU_TYPE, MODULE, MODULE_PATH, render_module
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from provision.declaration.fleet.facts.node import NodeFacts
 
 POLICY_TARGET: Final = f"SELinux module {MODULE}"
@@ -73,19 +75,25 @@ def selinux_problems(facts: NodeFacts) -> tuple[Problem, ...]:
     )
 
 
-def selinux_warnings(facts: NodeFacts) -> tuple[Problem, ...]:
-    """Say that SELinux was switched off under a node that was made for it."""
+def selinux_warnings(facts: NodeFacts) -> Iterator[Problem]:
+    """Yield that SELinux was switched off under a node that was made for it, and what it has refused."""
     state = facts.selinux
-    if state is None or state.is_on or facts.file(MODULE_PATH) is None:
-        return ()
-    return (
-        Problem(
+    if state is None:
+        return
+    if not state.is_on and facts.file(MODULE_PATH) is not None:
+        yield Problem(
             code="selinux-switched-off",
             message=f"SELinux was on when grapnel was applied to {facts.node.hostname}, and is off: files that are made "
             "meanwhile get no labels",
             hint="before it is switched on again: `fixfiles onboot`, and a reboot; then apply again",
-        ),
-    )
+        )
+    if state.denials:
+        did = "refused" if state.mode == "enforcing" else "would refuse"
+        yield Problem(
+            code="selinux-denials",
+            message=f"SELinux {did} on {facts.node.hostname}: {'; '.join(state.denials)}",
+            hint="what was before grapnel's policy module was there stays in the log; else see docs/security/selinux.md",
+        )
 
 
 def wanted_digest(facts: NodeFacts) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import lzma
 import shutil
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lab.machine.command import CONTAINED, run
 from lab.machine.errors import LabError
@@ -19,6 +19,9 @@ from lab.machine.lock import locked
 from lab.machine.mirrors import carried_options, find_mirrors
 from lab.machine.requirements import require_machine
 from lab.microvm.archive import pack
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SUITE = "trixie"
 PACKAGES = ("kmod", "python3", "runc", "policycoreutils", "selinux-policy-default", "busybox-static", "selinux-utils")

@@ -115,7 +115,7 @@ def test_another_text_than_the_planned_one_is_refused(machine: Machine) -> None:
 
 def test_what_semodule_says_is_passed_on(machine: Machine) -> None:
     machine.teach("semodule", return_code=1, stderr="Failed to resolve AST\n")
-    with pytest.raises(SelinuxError, match="semodule --install .* failed: Failed to resolve AST"):
+    with pytest.raises(SelinuxError, match=r"semodule --install .* failed: Failed to resolve AST"):
         install_module(machine.host)
 
 

@@ -10,6 +10,7 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 CONTAINERS = Path("/var/lib/containers")
@@ -26,9 +27,14 @@ AS_INIT = '#!/bin/sh\nexec /as-engine "$@"\n'
 AS_ENGINE = '#!/bin/sh\n{ "$@"; echo "status $?"; } </dev/null 2>&1 | cat > /var/lib/containers/out\n'
 
 
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
 def sh(command: str) -> str:
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
-    print(f"$ {command} -> {done.returncode} {done.stdout}{done.stderr}", flush=True)
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    say(f"$ {command} -> {done.returncode} {done.stdout}{done.stderr}")
     return done.stdout
 
 
@@ -39,7 +45,8 @@ def prepare() -> None:
         Path(f"/{name}").write_text(text)
         Path(f"/{name}").chmod(0o755)
         sh(f"chcon -t {label} /{name}")
-    sh("mount --bind /dev /host/dev; mkdir /run/runc /run/grapnel; restorecon -RF /dev /run /usr/lib/grapnel /etc/grapnel")
+    sh("mount --bind /dev /host/dev; mkdir /run/runc /run/grapnel")
+    sh("restorecon -RF /dev /run /usr/lib/grapnel /etc/grapnel")
     sh("chcon -R -t lib_t /host/proc /host/sys; chcon -t root_t /host")
     sh(f"setfiles -F -r /host /{POLICY}/contexts/files/file_contexts /host/usr /host/etc")
     sh("restorecon -RF /var/lib/containers")
@@ -66,7 +73,7 @@ def run(name: str, command: str, *, given: str = "", hook: str = HOOK) -> None:
             "env": environment,
             "cwd": "/",
             "noNewPrivileges": True,
-            "capabilities": dict.fromkeys(("bounding", "effective", "permitted"), ["CAP_CHOWN", "CAP_MKNOD"]),
+            "capabilities": {kind: ["CAP_CHOWN", "CAP_MKNOD"] for kind in ("bounding", "effective", "permitted")},
             "selinuxLabel": "system_u:system_r:container_t:s0:c1,c2",
         },
         "root": {"path": "/var/lib/containers/root"},
@@ -75,9 +82,7 @@ def run(name: str, command: str, *, given: str = "", hook: str = HOOK) -> None:
             {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"]},
             *({"destination": f"/dev/{each}", "source": f"/dev/{each}", "options": ["bind"]} for each in bound),
         ],
-        "hooks": {
-            "prestart": [{"path": hook, "args": arguments, "env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]}]
-        },
+        "hooks": {"prestart": [{"path": hook, "args": arguments, "env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]}]},
         "linux": {
             "mountLabel": "system_u:object_r:container_file_t:s0:c1,c2",
             "namespaces": [{"type": kind} for kind in ("pid", "mount", "ipc", "uts", "network")],
@@ -87,7 +92,7 @@ def run(name: str, command: str, *, given: str = "", hook: str = HOOK) -> None:
     (bundle / "config.json").write_text(json.dumps(config))
     sh(f"/as-init runc --root /run/runc run --bundle {bundle} {name}")
     *said, status = (CONTAINERS / "out").read_text().strip().splitlines()
-    print("RESULT", json.dumps({"name": name, "status": status, "lines": said}), flush=True)
+    say("RESULT " + json.dumps({"name": name, "status": status, "lines": said}))
 
 
 def load(policy: str) -> None:
@@ -103,7 +108,11 @@ def main() -> None:
     run("hook-of-a-library", LOOK, given="hook")
     run("bound-before", LOOK, given="bound", hook="/usr/bin/true")
     sh(f"chcon -t bin_t {RELEASE}/grapnel-*")
-    run("labelled", "cat /proc/tty/ldiscs /proc/tty/driver/* >/dev/null && ls /proc/tty", hook=f"{RELEASE}/grapnel-plan-labelled")
+    run(
+        "labelled",
+        "cat /proc/tty/ldiscs /proc/tty/driver/* >/dev/null && ls /proc/tty",
+        hook=f"{RELEASE}/grapnel-plan-labelled",
+    )
     run("unlabelled", "ls /proc/tty", hook=f"{RELEASE}/grapnel-plan-unlabelled")
     load("/with")
     run("given", LOOK, given="hook")
@@ -111,7 +120,7 @@ def main() -> None:
     run("not-given", "mknod /dev/nvidia0 c 4 16; " + LOOK)
     load("/former")
     run("bound-after", LOOK, given="bound", hook="/usr/bin/true")
-    print("MODE", sh("getenforce").strip())
+    say(f"MODE {sh('getenforce').strip()}")
     sh("dmesg | grep 'avc: .denied' | grep -v setfiles_t; cat /proc/uptime")
 
 

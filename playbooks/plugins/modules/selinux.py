@@ -54,6 +54,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.machine.selinux impor
     restore_labels,
 )
 
+
 def bring(host: Host, digest: str, *, is_check: bool = False) -> bool:
     """Install the module where the policy has another one or none, and label; return whether it had.
 
@@ -65,7 +66,9 @@ def bring(host: Host, digest: str, *, is_check: bool = False) -> bool:
     if is_due:
         with host.open(MODULE_PATH) as stream:
             if hashlib.sha256(stream.read()).hexdigest() != digest:
-                raise SelinuxError(f"{MODULE_PATH} is not what was planned: somebody has changed it meanwhile; apply again")
+                raise SelinuxError(
+                    f"{MODULE_PATH} is not what was planned: somebody has changed it meanwhile; apply again"
+                )
         install_module(host)
     restore_labels(host)
     return is_due

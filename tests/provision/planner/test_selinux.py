@@ -92,6 +92,9 @@ def test_a_machine_without_the_tools_is_told_before_anything_is_done() -> None:
     found = plan(node(tools=False), make_stack())
     assert [each.code for each in found.problems] == ["selinux-tools"]
     assert "policycoreutils" in found.problems[0].hint
+    permissive = plan(node("permissive", tools=False), make_stack())
+    assert not permissive.problems
+    assert "selinux-tools" in [each.code for each in permissive.warnings]
 
 
 def test_a_first_apply_brings_module_and_engine_together() -> None:

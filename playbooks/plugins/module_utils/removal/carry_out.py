@@ -1,8 +1,8 @@
 """Carries a removal out. A run that is killed anywhere is run again: what is done is found done.
 
 Order: grapnel's own services stop → files of each service are given back together, and the service restarts with them →
-settings of GPUs → packages → SELinux's policy → programs and state → empty folders. What was there before is forgotten only after it was
-given back.
+settings of GPUs → packages → SELinux's policy → programs and state → empty folders. What was there before is forgotten
+only after it was given back.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ def remember_changes(host: Host, changes: Iterable[FileDifference], reader: Read
     folders = dict.fromkeys(originals.folders)
     for change in ours:
         path = change.after.path
-        # The hook reads its file at every start of a container, and the policy has what is in its own: no service is told.
+        # The hook reads its own file at every start of a container, the policy is told by another step: no service is.
         files[path] = next_original(files.get(path), change, Reader() if path in OF_HOOK else reader)
         missing = [folder for folder in _parents(change.place) if not host.path(folder).exists()]
         folders.update(dict.fromkeys(missing))

@@ -42,7 +42,9 @@ def plan_selinux(facts: NodeFacts) -> tuple[Item, ...]:
         )
         before = None if lacks else (state.module or "unknown")[:12]
         items.append(
-            Item(role=Role.RUNTIME, action=Action.LOAD, target=POLICY_TARGET, from_=before, to=digest[:12], reason=reason)
+            Item(
+                role=Role.RUNTIME, action=Action.LOAD, target=POLICY_TARGET, from_=before, to=digest[:12], reason=reason
+            )
         )
     others = [path for path, kind in state.nodes.items() if kind != GPU_TYPE]
     if others:
@@ -63,41 +65,42 @@ def plan_selinux(facts: NodeFacts) -> tuple[Item, ...]:
 def selinux_problems(facts: NodeFacts) -> tuple[Problem, ...]:
     """Return that the policy cannot be changed: without this, a container's start would show it."""
     state = facts.selinux
-    if state is None or not state.is_on or state.tools:
-        return ()
-    return (
-        Problem(
-            code="selinux-tools",
-            message=f"SELinux is {state.mode} on {facts.node.hostname}, and it has no semodule and restorecon, by which "
-            "containers would be allowed their GPUs",
-            hint="install policycoreutils on it, and plan again",
-        ),
+    return (_without_tools(facts),) if state is not None and state.mode == "enforcing" and not state.tools else ()
+
+
+def _without_tools(facts: NodeFacts) -> Problem:
+    return Problem(
+        code="selinux-tools",
+        message=f"{facts.node.hostname} has SELinux, and no semodule and restorecon, by which its policy would let "
+        "containers use GPUs",
+        hint="install policycoreutils on it, and plan again",
     )
 
 
 def selinux_warnings(facts: NodeFacts) -> Iterator[Problem]:
-    """Yield that SELinux was switched off under a node that was made for it, and what it has refused."""
-    state = facts.selinux
+    """Yield what is not in the way now: what was switched, what was refused, what enforcing would need."""
+    state, node = facts.selinux, facts.node.hostname
     if state is None:
         return
+    if state.mode == "permissive" and not state.tools:
+        yield _without_tools(facts)
     if not state.is_on and facts.file(MODULE_PATH) is not None:
         yield Problem(
             code="selinux-switched-off",
-            message=f"SELinux was on when grapnel was applied to {facts.node.hostname}, and is off: files that are made "
-            "meanwhile get no labels",
+            message=f"SELinux was on when grapnel was applied to {node}, and is off: new files get no labels",
             hint="before it is switched on again: `fixfiles onboot`, and a reboot; then apply again",
         )
     if state.denials:
         did = "refused" if state.mode == "enforcing" else "would refuse"
         yield Problem(
             code="selinux-denials",
-            message=f"SELinux {did} on {facts.node.hostname}: {'; '.join(state.denials)}",
-            hint="what was before grapnel's policy module was there stays in the log; else see docs/security/selinux.md",
+            message=f"SELinux {did} on {node}: {'; '.join(state.denials)}",
+            hint="those of the time before grapnel's module stay in the log; others: docs/security/selinux.md",
         )
 
 
 def wanted_digest(facts: NodeFacts) -> str:
-    """Return the SHA-256 of the module's text, which comes with labels for all that is installed; "" with SELinux off."""
+    """Return the SHA-256 of the module's text, "" with SELinux off. With it come labels for all that is installed."""
     return hashlib.sha256(render_module().encode()).hexdigest() if _is_on(facts) else ""
 
 

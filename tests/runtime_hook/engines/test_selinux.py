@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lab import microvm
+from lab.nodes import microvm
 from provision.planning.render.selinux import MODULE_PATH, render_module
 from tests.runtime_hook.containers import REPOSITORY, make_root
 from tests.runtime_hook.drivertree import DriverTree

@@ -18,7 +18,7 @@ from lab.machine.folders import cache_dir, content_key
 from lab.machine.lock import locked
 from lab.machine.mirrors import carried_options, find_mirrors
 from lab.machine.requirements import require_machine
-from lab.microvm.archive import pack
+from lab.nodes.microvm.archive import pack
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from lab.machine.errors import LabError
-from lab.microvm.system import ensure
+from lab.nodes.microvm.system import ensure
 
 if __name__ == "__main__":
     try:

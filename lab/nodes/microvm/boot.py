@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.machine.command import DYING, run
-from lab.microvm.archive import pack
+from lab.nodes.microvm.archive import pack
 
 if TYPE_CHECKING:
-    from lab.microvm.system import System
+    from lab.nodes.microvm.system import System
 
 MEMORY_MIB = 1024
 # One processor: with several, emulated ones have run into code of the kernel that another was about to replace (int3).

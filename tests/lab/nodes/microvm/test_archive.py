@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lab.microvm.archive import pack
+from lab.nodes.microvm.archive import pack
 
 if TYPE_CHECKING:
     from pathlib import Path

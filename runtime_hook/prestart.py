@@ -132,7 +132,7 @@ class Run:
             from runtime_hook.container.root import ContainerRoot
 
             pid, rootfs, driver_root = self._state.pid, self._container.rootfs, self._config.driver_root
-            self._root = ContainerRoot(pid, rootfs, self._deadline, driver_root)
+            self._root = ContainerRoot(pid, rootfs, self._deadline, driver_root, self._container.mount_label)
         return self._root
 
     def _apply(self, granted: Granted) -> None:

@@ -143,7 +143,8 @@ class RuntimeVariables(msgspec.Struct, frozen=True, kw_only=True):
     so, the next pass has the file. ``runtime_sources`` are files of the package manager that packages are found by, and
     ``runtime_absent`` those that are not declared any more; ``runtime_packages`` are installed at ``runtime_versions``,
     or whichever there is, and what is there is exchanged. ``runtime_hold`` are packages that are held afterwards, and
-    ``runtime_unhold`` those that grapnel lets go.
+    ``runtime_unhold`` those that grapnel lets go. ``runtime_selinux`` is the SHA-256 of the policy module that SELinux
+    is to have, empty where it is off.
     """
 
     runtime_engine: str
@@ -158,6 +159,7 @@ class RuntimeVariables(msgspec.Struct, frozen=True, kw_only=True):
     runtime_hook_archive: str = ""
     runtime_hook_digest: str = ""
     runtime_hook_python: str = SYSTEM_PYTHON
+    runtime_selinux: str = ""
     runtime_service: str
     runtime_restart: bool = False
     runtime_reload: bool = False

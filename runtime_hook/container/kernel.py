@@ -56,9 +56,10 @@ class KernelSyscalls:
     ``enter`` and ``leave`` move between the two mount namespaces; host files are cloned outside, all else is inside.
     """
 
-    def __init__(self, pid: int, rootfs: str, driver_root: str = "/") -> None:
+    def __init__(self, pid: int, rootfs: str, driver_root: str = "/", mount_label: str = "") -> None:
         self._rootfs = rootfs
         self._driver_root = driver_root
+        self._mount_label = mount_label
         self._pid = pid
         self._namespaces = ContainerNamespaces(pid)
         self._host_root = os.stat("/")
@@ -229,7 +230,7 @@ class KernelSyscalls:
 
     def mask_proc(self, target: str, shown: tuple[str, ...]) -> int:
         """Cover a driver's folder in the container's procfs; return a handle, -1 where there is none to cover."""
-        return mask_proc(self._root, target, shown)
+        return mask_proc(self._root, target, shown, self._mount_label)
 
     def _take_tree(self, source: str) -> int:
         """Return a detached clone: the staged one, then clones of the attached one (with its attributes)."""

@@ -35,15 +35,17 @@ _BELOW = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV
 _HARMLESS = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC
 
 
-def mask_proc(root: int, target: str, shown: tuple[str, ...]) -> int:
+def mask_proc(root: int, target: str, shown: tuple[str, ...], label: str = "") -> int:
     """Cover ``target`` below a container's root, but for the paths in it that are shown.
 
-    Returns a handle of the cover, with which all of it goes away; -1 where there is nothing to cover.
+    The cover has the SELinux label that the engine gives the container's mounts; without it, the label would be one
+    whose files the container may not read. Returns a handle of the cover, with which all of it goes away; -1 where
+    there is nothing to cover.
     """
     folder = _open_target(root, target)
     if folder < 0:
         return -1
-    cover = libc.make_tmpfs(b"0555", _HARMLESS)
+    cover = libc.make_tmpfs(b"0555", _HARMLESS, label)
     for name in _TEXTS:
         _copy_text(folder, cover, name)
     trees = [_prepare(folder, cover, path) for path in shown]

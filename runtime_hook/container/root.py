@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 class ContainerRoot:
     """One container's root, by its init process and where the runtime has put it on the host."""
 
-    def __init__(self, pid: int, rootfs: str, deadline: Deadline, driver_root: str = "/") -> None:
+    def __init__(
+        self, pid: int, rootfs: str, deadline: Deadline, driver_root: str = "/", mount_label: str = ""
+    ) -> None:
         kill_after(deadline.last_s())
-        self._syscalls = KernelSyscalls(pid, rootfs, driver_root)
+        self._syscalls = KernelSyscalls(pid, rootfs, driver_root, mount_label)
         self._deadline = deadline
 
     def find_layout(self, inventory: Inventory | None) -> Layout:

@@ -72,7 +72,8 @@ class ContainerConfig:
     has it, ``own_user`` as its user namespace has it; ``is_privileged`` is about the bounding set, in whichever one;
     ``has_cdi_hook`` says whether the hook of our CDI file is among the container's, ``has_gpus_hook`` whether that of
     Docker's ``--gpus`` is; ``cgroup`` is as the engine wrote it; ``is_restored`` that its annotations come from a
-    checkpoint image, not from the kubelet. ``engine_user`` stands in no file: it is the user who runs a rootless
+    checkpoint image, not from the kubelet; ``mount_label`` is the SELinux label of the container's mounts, "" where the
+    engine gives none. ``engine_user`` stands in no file: it is the user who runs a rootless
     engine, None for root's.
     """
 
@@ -91,6 +92,7 @@ class ContainerConfig:
     engine_user: int | None = None
     own_user: int = 0
     has_user_namespace: bool = False
+    mount_label: str = ""
 
     @property
     def could_take_it_anyway(self) -> bool:
@@ -227,6 +229,7 @@ def parse_container(
         engine_user=engine_user,
         own_user=user,
         has_user_namespace=any(_is_of_users(entry) for entry in linux.items("namespaces")),
+        mount_label=linux.text("mountLabel", ""),
     )
 
 

@@ -34,10 +34,12 @@ from provision.planning.planner.node_daemon import UNIT_PATH
 from provision.planning.planner.part import RESTART_MARKS
 from provision.planning.planner.plan import plan_node
 from provision.planning.render.kubelet_record import KUBELET_RECORD_PATH
+from provision.planning.render.selinux import GPU_TYPE
 from provision.planning.render.tuning import HUGEPAGES, NUMA_BALANCING, TUNING_RECORD_PATH
 from provision.planning.supply.payload.model import Artifact, Payload
 
 if TYPE_CHECKING:
+    from provision.declaration.fleet.facts.kernel import SelinuxState
     from provision.planning.node_plan import (
         DriverVariables,
         Item,
@@ -255,7 +257,15 @@ def _apply_runtime(facts: NodeFacts, variables: RuntimeVariables) -> NodeFacts:
         files=files,
         services=services,
         engines={variables.runtime_engine: replace(_engine(facts, variables.runtime_engine), config_error=None)},
+        selinux=_with_module(facts, variables.runtime_selinux),
     )
+
+
+def _with_module(facts: NodeFacts, digest: str) -> SelinuxState | None:
+    state = facts.selinux
+    if state is None or not digest:
+        return state
+    return replace(state, module=digest, nodes=dict.fromkeys(state.nodes, GPU_TYPE))
 
 
 def _engine(facts: NodeFacts, name: str) -> Engine:

@@ -30,7 +30,8 @@ from runtime_hook.loader.cache import CacheEntry
 os.umask(0)
 os.chdir("/")
 state = read_state(0)
-syscalls = KernelSyscalls(state.pid, read_container(state).rootfs)
+container = read_container(state)
+syscalls = KernelSyscalls(state.pid, container.rootfs, mount_label=container.mount_label)
 try:
     outcome = apply_plan({plan}, syscalls, Deadline())
 except HookError as refusal:

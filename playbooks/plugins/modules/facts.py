@@ -97,6 +97,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.machine.installation 
     read_inventory,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.machine.kernel_settings import read_kernel
+from ansible_collections.grapnel.node.plugins.module_utils.machine.selinux import read_selinux
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import read_units
 from ansible_collections.grapnel.node.plugins.module_utils.packages.facts import find_facts
 from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import Freshness
@@ -178,6 +179,7 @@ def gather(host: Host, waits: Waits, clock: Clock, more: More) -> dict[str, Any]
         "mig": read_mig(host) if more.mig else None,
         "gpu_settings": read_gpu_settings(host),
         "kernel": read_kernel(host),
+        "selinux": read_selinux(host),
         "kubelet": kubelet,
         "cgroup_v1": read_cgroup_v1(host, more.kubelet),
         "product_files": read_product_files(host),

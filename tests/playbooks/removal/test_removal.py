@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.machine.commands import link_command
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Finished
+from ansible_collections.grapnel.node.plugins.module_utils.machine.selinux import MODULE_PATH
 from ansible_collections.grapnel.node.plugins.module_utils.removal.carry_out import carry_out
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import (
     PLACE,
@@ -396,3 +397,43 @@ def test_settings_of_kubelet_and_kernel_are_given_back_by_an_apply_and_said_to_s
     remove(machine)
 
     assert machine.read("/etc/grapnel/tuning.json") == "{}"
+
+
+@pytest.mark.parametrize("kills", range(1, 4))
+def test_selinux_has_nothing_of_grapnels_afterwards(machine: Machine, engine: Systemd, kills: int) -> None:
+    """Whenever the removal is killed, the next one finds the module that the policy still has."""
+    modules = machine.root / "var/lib/selinux/targeted/active/modules/400"
+    modules.mkdir(parents=True)
+    before = tree(machine.root)
+    set_up(machine)
+    assert engine.active == "active"
+    write(machine, {MODULE_PATH: "(type grapnel_gpu_device_t)\n"})
+    (modules / "grapnel").mkdir()
+    killed = iter(range(kills))
+
+    def semodule() -> Finished:
+        if next(killed, None) is not None:
+            return Finished(1, stderr="killed\n")
+        (modules / "grapnel").rmdir()
+        return Finished(0)
+
+    machine.teach("semodule --remove grapnel", semodule)
+    told = document(find_removal(machine.host, ALL))["steps"]
+    assert ("hook", "remove", "SELinux module grapnel") in [(one["part"], one["action"], one["target"]) for one in told]
+    for _ in range(kills):
+        with pytest.raises(RemovalError, match="semodule --remove grapnel failed"):
+            remove(machine)
+    remove(machine)
+
+    assert tree(machine.root) == before
+    assert find_removal(machine.host, ALL).steps == ()
+
+
+def test_the_policy_keeps_its_module_while_the_hook_stays(machine: Machine, engine: Systemd) -> None:
+    set_up(machine)
+    assert engine.active == "active"
+    write(machine, {MODULE_PATH: "(type grapnel_gpu_device_t)\n"})
+    machine.write("/var/lib/selinux/targeted/active/modules/400/grapnel/cil")
+    targets = [one["target"] for one in document(find_removal(machine.host, ALL - {"hook"}))["steps"]]
+    assert MODULE_PATH not in targets
+    assert "SELinux module grapnel" not in targets

@@ -11,8 +11,8 @@ import yaml
 from lab.machine.errors import CommandError
 from plugin.base.log import Logger
 from plugin.dra.devices import DRIVER, DraDevice
-from plugin.dra.keeper import SliceKeeper
 from plugin.dra.domains.decision import DRIVER as DOMAINS
+from plugin.dra.keeper import SliceKeeper
 from plugin.dra.slices import Owner, plan_writes
 from plugin.kubelet.cdi_names import OTHERS
 from tests.plugin.daemon_process import REPOSITORY

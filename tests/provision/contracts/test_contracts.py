@@ -82,6 +82,7 @@ def test_bad_facts_name_node_and_path(sample: Path) -> None:
         "run-in-no-state": "invalid enum value 'finished' - at `$.driver.run.state`",
         "schema-of-the-future": "invalid enum value 'grapnel.dev/facts/v2' - at `$.schema`",
         "size-of-a-user-id": 'expected `int` <= 4294967295 - at `$.files["/etc/docker/daemon.json"].uid`',
+        "selinux-mode-of-its-own": "invalid enum value 'on' - at `$.selinux.mode`",
         "space-below-nothing": "expected `int` >= 0 - at `$.disk_free[...]`",
         "trace-without-a-date": "expected `int`, got `str` - at `$.traces.packages[...].time`",
         "version-of-two-lines": "expected `str` matching regex "

@@ -65,6 +65,7 @@ _FILES = (
     "/etc/grapnel/mig-layout.json",
     "/etc/grapnel/node.json",
     "/etc/grapnel/nvidia.json",
+    "/etc/grapnel/selinux/grapnel.cil",
     "/etc/default/grub.d/90-grapnel.cfg",
     "/etc/grapnel/tuning.json",
     "/etc/sysctl.d/90-grapnel.conf",

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.machine.commands import link_command
 from ansible_collections.grapnel.node.plugins.module_utils.machine.identity import PYTHONS, SYSTEM_PYTHON
+from ansible_collections.grapnel.node.plugins.module_utils.machine.selinux import SelinuxError, restore_labels
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import unit_states
 
 if TYPE_CHECKING:
@@ -115,9 +116,17 @@ def install_part(host: Host, part: str, digest: str, archive: str, python: str =
     with _placed(_RELEASES):
         if host.read_text(f"{_RELEASES}/{name}/RELEASE") != digest:
             _unpack(host, name, digest, archive, python)
+        _label(host, f"{_RELEASES}/{name}")
         _make_current(host, part, name)
         link_command(host, part)
         _remove_old(host, part, name)
+
+
+def _label(host: Host, folder: str) -> None:
+    try:
+        restore_labels(host, [folder])
+    except SelinuxError as error:
+        raise InstallationError(str(error)) from error
 
 
 def install_units(host: Host, part: str, units: list[str]) -> bool:

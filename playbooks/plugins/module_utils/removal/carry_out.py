@@ -1,8 +1,8 @@
 """Carries a removal out. A run that is killed anywhere is run again: what is done is found done.
 
 Order: claims are given back → grapnel's own services stop → files of each service are given back together, and the
-service restarts with them → settings of GPUs → holds → packages → programs and state → empty folders. What was there
-before is forgotten only after it was given back.
+service restarts with them → settings of GPUs → holds → packages → SELinux's policy → programs and state → empty
+folders. What was there before is forgotten only after it was given back.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.files.configuration i
     apply_changes,
     rehearse,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.machine.selinux import SelinuxError, remove_module
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import DAEMON_UNIT
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
 from ansible_collections.grapnel.node.plugins.module_utils.removal.files import save_beside
@@ -61,13 +62,14 @@ def carry_out(host: Host, removal: Removal, parts: Collection[str], clock: Clock
     if DAEMON in parts:
         give_back(host)
     put_back_settings(host)
-    if removal.held:
-        _let_go(host, removal.held)
+    _let_go(host, removal.held)
     leaving = [plan for plan in removal.packages if not plan.stays]
     if leaving:  # a package leaves its own folder behind in which there is one of ours
         remove_empty(host, removal.originals.folders)
     for plan in leaving:
         purge(host, plan)
+    if removal.leaves_policy:
+        _leave_policy(host)
     for _, path in removal.own:
         remove_path(host, path)
     if any(path.startswith(_UNITS) for path in _touched(removal)):
@@ -110,9 +112,17 @@ def _give_back(host: Host, removal: Removal, reader: Reader) -> None:
 
 def _let_go(host: Host, names: Collection[str]) -> None:
     try:
-        unhold(host, names)
+        if names:
+            unhold(host, names)
     except PackageError as error:
         raise RemovalError(f"the hold of {', '.join(names)} cannot be taken off: {error}") from error
+
+
+def _leave_policy(host: Host) -> None:
+    try:
+        remove_module(host)
+    except SelinuxError as error:
+        raise RemovalError(str(error)) from error
 
 
 def _touched(removal: Removal) -> list[str]:

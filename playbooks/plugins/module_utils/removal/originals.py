@@ -23,6 +23,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.machine.units import 
 from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import (
     HOOK_CONFIG,
     NODE_CONFIG,
+    OF_HOOK,
     Reader,
     is_drivers,
 )
@@ -153,8 +154,8 @@ def remember_changes(host: Host, changes: Iterable[FileDifference], reader: Read
     folders = dict.fromkeys(originals.folders)
     for change in ours:
         path = change.after.path
-        # The hook reads its own file at every start of a container: no service is told.
-        files[path] = next_original(files.get(path), change, Reader() if path == HOOK_CONFIG else reader)
+        # The hook reads its own file at every start of a container, the policy is told by another step: no service is.
+        files[path] = next_original(files.get(path), change, Reader() if path in OF_HOOK else reader)
         missing = [folder for folder in _parents(change.place) if not host.path(folder).exists()]
         folders.update(dict.fromkeys(missing))
     known = replace(originals, files=files, folders=tuple(sorted(folders)))

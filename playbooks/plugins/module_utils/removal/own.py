@@ -36,6 +36,7 @@ FOLDERS = (
     OWN_FOLDER,
     "/etc/grapnel/devices.d",
     "/etc/grapnel/nvidia.d",
+    "/etc/grapnel/selinux",
     "/etc/grapnel",
     "/var/lib/grapnel",
 )

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.removal import SOURCES
 from ansible_collections.grapnel.node.plugins.module_utils.engines.table import OWN_FOLDER
+from ansible_collections.grapnel.node.plugins.module_utils.machine.selinux import MODULE_PATH
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import DAEMON_UNIT
 
 RUNTIME, DAEMON, HOOK, NODE = "runtime", "daemon", "hook", "node"
 PARTS = (DAEMON, RUNTIME, HOOK, NODE)  # in the order in which they go: who uses something before what is used
 HOOK_CONFIG = "/etc/grapnel/hook.json"
 NODE_CONFIG = "/etc/grapnel/node.json"
+OF_HOOK = (HOOK_CONFIG, MODULE_PATH)  # read by no service
 _OWN = "/etc/grapnel/"
 _UNIT_FILES = tuple(
     f"/etc/systemd/system/{unit}" for unit in (DAEMON_UNIT, "grapnel-drift.service", "grapnel-drift.timer")
@@ -30,7 +32,7 @@ class Reader:
 
 def part_of(path: str, reader: Reader) -> str:
     """Return the part that a file belongs to."""
-    if path == HOOK_CONFIG:
+    if path in OF_HOOK:
         return HOOK
     if (
         reader.unit == DAEMON_UNIT

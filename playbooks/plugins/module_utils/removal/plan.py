@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.daemon.gpu_settings import are_set
+from ansible_collections.grapnel.node.plugins.module_utils.machine.selinux import has_module
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import unit_state
 from ansible_collections.grapnel.node.plugins.module_utils.removal.files import FileReturn, plan_return
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import (
@@ -69,6 +70,7 @@ class Removal:
     notes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     resets_gpus: bool = False
+    leaves_policy: bool = False
 
     @property
     def leaving(self) -> frozenset[str]:
@@ -102,6 +104,7 @@ class Removal:
                 if not one.stays
                 for name in one.groups
             ),
+            *((Step(HOOK, "remove", "SELinux module grapnel", "grapnel's own"),) if self.leaves_policy else ()),
             *(Step(part, "remove", path, "grapnel's own") for part, path in self.own),
             *(Step(RUNTIME, "restore", path, "a removal that was cut short had kept it") for path in self.kept),
             *(
@@ -174,6 +177,7 @@ def find_removal(host: Host, parts: Collection[str]) -> Removal:
         tuple(notes),
         tuple(problems),
         DAEMON in parts and are_set(host),
+        HOOK in parts and has_module(host),
     )
     named = find_still_named(host, (one for _, one in files), removal.stays, hook_goes=HOOK in parts)
     return replace(removal, problems=(*problems, *named))

@@ -1,16 +1,17 @@
-"""Defines the facts about a node's kernel that settings of the declaration are compared with."""
+"""Defines the facts about a node's kernel: settings that can be declared, and how its SELinux stands."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from provision.declaration.fleet.facts import grammar
-from provision.declaration.fleet.facts.fact import Fact
+from provision.declaration.fleet.facts.fact import MESSAGE, Fact, tidy
 
 _Argument = Annotated[str, Meta(pattern=r"^[a-z0-9_.]{1,64}=[A-Za-z0-9_.,:-]{0,128}$(?!\n)")]
 _NumaNode = Annotated[int, Meta(ge=0, le=1023)]
+_Type = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_]{0,64}$(?!\n)")]
 _Size = Annotated[str, Meta(pattern=r"^[0-9]{1,6}[KMG]i$(?!\n)")]
 
 
@@ -29,3 +30,27 @@ class KernelState(Fact, frozen=True, kw_only=True):
     boot_loader: grammar.Word = ""
     numa_nodes: Annotated[tuple[_NumaNode, ...], Meta(max_length=1024)] = ()
     numa_nodes_without_cpus: Annotated[tuple[_NumaNode, ...], Meta(max_length=1024)] = ()
+
+
+class SelinuxState(Fact, frozen=True, kw_only=True):
+    """How SELinux stands: the mode that the running kernel is in, and where it is not off what there is of grapnel's.
+
+    ``tools``: semodule and restorecon are there. ``module`` is the SHA-256 of grapnel's policy module as the policy has
+    it, None without it, empty where that cannot be told. ``nodes`` are the types of the GPUs' device nodes by path,
+    ``denials`` the latest refusals that were about GPUs or grapnel.
+    """
+
+    mode: Literal["disabled", "permissive", "enforcing"]
+    policy: grammar.Word = ""
+    tools: bool = True
+    module: Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?$(?!\n)")] | None = None
+    nodes: Annotated[dict[grammar.AbsolutePath, _Type], Meta(max_length=256)] = {}
+    denials: Annotated[tuple[str, ...], Meta(max_length=64)] = ()
+
+    def __post_init__(self) -> None:
+        tidy(self, "denials", MESSAGE)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the kernel has a policy."""
+        return self.mode != "disabled"

@@ -36,8 +36,16 @@ from provision.planning.planner.runtime.installation import (
     without_former_sources,
 )
 from provision.planning.planner.runtime.package_defaults import expect_files
+from provision.planning.planner.runtime.selinux import (
+    plan_selinux,
+    selinux_files,
+    selinux_problems,
+    selinux_warnings,
+    wanted_digest,
+)
 from provision.planning.render.errors import EngineConfigError
 from provision.planning.render.hook_config import HOOK_CONFIG_PATH, render_hook_config
+from provision.planning.render.selinux import MODULE_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +66,8 @@ def plan_runtime(facts: NodeFacts, stack: StackSpec, payload: Payload) -> Part[R
     if not stack.runtime.enabled:
         return Part()
     part = _plan_runtime(facts, stack, payload)
-    problems = (*_kernel_problems(facts), *python_problems(facts, "hook", payload.hook))
+    part = replace(part, warnings=(*part.warnings, *selinux_warnings(facts)))
+    problems = (*_kernel_problems(facts), *python_problems(facts, "hook", payload.hook), *selinux_problems(facts))
     derived = derive_python(facts, "hook", payload.hook)
     if problems:
         return Part(part.items, (*problems, *part.problems), warnings=part.warnings, derived=derived)
@@ -110,10 +119,10 @@ def _plan_runtime(facts: NodeFacts, stack: StackSpec, payload: Payload) -> Part[
     return with_holds(facts, stack, engine, without_former_sources(facts, stack, engine, part))
 
 
-def _own_files(stack: StackSpec, engine: NodeEngine) -> tuple[FileContent, ...]:
+def _own_files(facts: NodeFacts, stack: StackSpec, engine: NodeEngine) -> tuple[FileContent, ...]:
     """Return the files that do not depend on the engine's own configuration."""
     hook_config = FileContent(HOOK_CONFIG_PATH, render_hook_config(stack, names_devices=engine.names_devices))
-    return (hook_config, *engine.own_files(stack))
+    return (hook_config, *selinux_files(facts), *engine.own_files(stack))
 
 
 def _without_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: NodeEngine) -> Part[RuntimeVariables]:
@@ -148,14 +157,14 @@ def _without_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine
         )
         for path in engine.engine_paths
     ]
-    now = (*install, *_hook(facts, payload), *plan_files(facts, Role.RUNTIME, _own_files(stack, engine)))
+    now = (*install, *_own(facts, stack, payload, engine))
     if expected is None:
-        variables = _variables(now, payload, _own_files(stack, engine), engine)
+        variables = _variables(facts, now, payload, _own_files(facts, stack, engine), engine)
         return Part((*now, *configure), (), msgspec.structs.replace(variables, **packages))
-    files = (*_own_files(stack, engine), *expected.files)
+    files = (*_own_files(facts, stack, engine), *expected.files)
     items = (*now, *configure, *_take_in(engine))
     variables = msgspec.structs.replace(
-        _variables(items, payload, files, engine),
+        _variables(facts, items, payload, files, engine),
         **packages,
         runtime_preconditions={file.path: expected.made_from for file in expected.files},
     )
@@ -176,7 +185,7 @@ def _with_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: N
     try:
         adoption = plan_adoption(facts, stack.runtime)
         facts = adoption.facts
-        files = (*_own_files(stack, engine), *engine.engine_files(facts, stack))
+        files = (*_own_files(facts, stack, engine), *engine.engine_files(facts, stack))
         follows_from = engine.follows_from(facts, stack)
     except EngineConfigError as error:
         problem = Problem(code=_PROBLEM, message=error.message, hint=error.hint)
@@ -191,6 +200,7 @@ def _with_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: N
         *adoption.items,
         *([kept.item] if kept.item else []),
         *writes,
+        *plan_selinux(facts),
         *_restart(facts, files, engine),
         *(plan_service(facts, Role.RUNTIME, engine.service) if engine.service else ()),
     )
@@ -198,7 +208,7 @@ def _with_engine(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: N
     warnings = engine.warnings(facts, stack)
     if problems:
         return Part(items, problems, warnings=warnings)
-    variables = _variables(items, payload, (*kept_files, *files), engine) if items else None
+    variables = _variables(facts, items, payload, (*kept_files, *files), engine) if items else None
     return Part(items, (), variables, warnings=warnings, declared=_declared(payload, files, engine))
 
 
@@ -217,7 +227,8 @@ def _with_sources(facts: NodeFacts, follows_from: Mapping[str, str], writes: tup
 
 def _own(facts: NodeFacts, stack: StackSpec, payload: Payload, engine: NodeEngine) -> tuple[Item, ...]:
     """Return what is shown beside a problem of the engine: what does not depend on the engine's configuration."""
-    return (*_hook(facts, payload), *plan_files(facts, Role.RUNTIME, _own_files(stack, engine)))
+    files = plan_files(facts, Role.RUNTIME, _own_files(facts, stack, engine))
+    return (*_hook(facts, payload), *files, *plan_selinux(facts))
 
 
 def _declared(payload: Payload, files: tuple[FileContent, ...], engine: NodeEngine) -> Declared:
@@ -276,7 +287,7 @@ def _restart(facts: NodeFacts, files: tuple[FileContent, ...], engine: NodeEngin
     """Return the engine's restart, or reload, if it runs with another configuration than the one that is to be."""
     if not engine.service or not facts.service(engine.service).is_running:
         return ()
-    read_at_start = (file for file in files if file.path not in {HOOK_CONFIG_PATH, *engine.live_files})
+    read_at_start = (file for file in files if file.path not in {HOOK_CONFIG_PATH, MODULE_PATH, *engine.live_files})
     changed = [file.path for file in read_at_start if not is_same(file.path, facts.content(file.path), file.content)]
     if changed:
         reason = f"the engine reads {', '.join(changed)} only when it {'is reloaded' if engine.reloads else 'starts'}"
@@ -311,7 +322,7 @@ def _disruption(facts: NodeFacts, engine: NodeEngine) -> Disruption:
 
 
 def _variables(
-    items: tuple[Item, ...], payload: Payload, files: tuple[FileContent, ...], engine: NodeEngine
+    facts: NodeFacts, items: tuple[Item, ...], payload: Payload, files: tuple[FileContent, ...], engine: NodeEngine
 ) -> RuntimeVariables:
     actions = {item.action for item in items}
     has_hook_work = Action.DEPLOY in actions or any(item.target == HOOK_UNIT for item in items)
@@ -321,6 +332,7 @@ def _variables(
         runtime_files=tuple(file for file in files if file.path in written),
         runtime_hook_archive=payload.hook.path if has_hook_work else "",
         runtime_hook_digest=payload.hook.digest,
+        runtime_selinux=wanted_digest(facts),
         runtime_service=engine.service,
         runtime_restart=bool({Action.RESTART, Action.RELOAD} & actions),
         runtime_reload=engine.reloads and Action.RESTART not in actions,

@@ -1,0 +1,9 @@
+"""A small virtual machine whose kernel enforces SELinux: what no container on this machine can show.
+
+QEMU emulates the processor, so it needs no KVM: it boots Debian's own kernel and policy in some ten seconds.
+"""
+
+from lab.nodes.microvm.boot import boot
+from lab.nodes.microvm.system import System, change, ensure
+
+__all__ = ["System", "boot", "change", "ensure"]

@@ -1,0 +1,59 @@
+"""Boots the virtual machine once, with files of a test's, and returns what its command printed."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lab.machine.command import DYING, run
+from lab.nodes.microvm.archive import pack
+
+if TYPE_CHECKING:
+    from lab.nodes.microvm.system import System
+
+MEMORY_MIB = 1024
+# One processor: with several, emulated ones have run into code of the kernel that another was about to replace (int3).
+_QEMU = (
+    "qemu-system-x86_64", "-accel", "tcg,thread=single", "-cpu", "max", "-smp", "1", "-m", str(MEMORY_MIB),
+    "-nodefaults", "-no-reboot", "-display", "none",
+)  # fmt: skip
+# All denials are wanted, none is held back; a panic ends the machine, which reboots then and may not.
+_ARGUMENTS = "console=ttyS0 quiet panic=-1 security=selinux selinux=1 audit=1 audit_backlog_limit=8192"
+# What systemd does first on an installed system; the policy is loaded by what this executes.
+_START = """#!/bin/sh
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t selinuxfs selinuxfs /sys/fs/selinux
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+mount -t devtmpfs devtmpfs /dev
+mount -t tmpfs tmpfs /run
+load_policy -i
+restorecon -R /dev
+{command} >/dev/ttyS1 2>&1
+echo o > /proc/sysrq-trigger
+sleep 60
+"""
+
+
+def boot(system: System, given: Path, command: str, *, timeout_s: float) -> str:
+    """Boot with the files of ``given`` laid over the tree, run one command as root, and return what it printed.
+
+    The policy is loaded and enforced before the command starts, in the kernel's own domain. The kernel prints on a
+    console of its own, which ends what is returned where the command printed nothing. Raises CommandError for a machine
+    that has not switched itself off in time.
+    """
+    with tempfile.TemporaryDirectory(prefix="grapnel-microvm-") as folder:
+        start = Path(folder, "first/start")
+        start.parent.mkdir()
+        start.write_text(_START.format(command=command))
+        start.chmod(0o755)
+        archive = Path(folder, "initrd")
+        archive.write_bytes(system.first_root.read_bytes() + pack(given, "given") + pack(start.parent, "given"))
+        disk = f"file={system.disk},format=raw,if=virtio,snapshot=on"
+        machine = ["-kernel", str(system.kernel), "-initrd", str(archive), "-append", _ARGUMENTS, "-drive", disk]
+        console = Path(folder, "console")
+        lines = ["-serial", f"file:{console}", "-serial", "stdio"]
+        said = run([*DYING, *_QEMU, *lines, *machine], timeout_s=timeout_s).stdout
+        return said or console.read_text(errors="replace")

@@ -1,0 +1,41 @@
+"""Renders grapnel's SELinux policy module: one type for the GPUs' device nodes, which containers may open.
+
+And the label by which an engine may start the hook: programs below /usr/lib are libraries to a policy by themselves.
+
+In CIL, which `semodule` takes as it is: no compiler, and none of the macros of a distribution's policy. What not every
+policy has is optional, and is left out by `semodule` where it is not there.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+MODULE: Final = "grapnel"
+MODULE_PATH: Final = "/etc/grapnel/selinux/grapnel.cil"  # a module is called as its file is
+GPU_TYPE: Final = "grapnel_gpu_device_t"
+# The regular expressions differ from those that policies have for /dev/nvidia.*, and are longer: so they win.
+_NODES: Final = (
+    "/dev/nvidia[0-9]+",
+    "/dev/nvidia(ctl|-modeset|-uvm|-uvm-tools|-vgpu[0-9]+|-nvswitch[0-9]+|-nvswitchctl)",
+    "/dev/nvidia-caps/nvidia-cap[0-9]+",
+    "/dev/nvidia-caps-imex-channels/channel[0-9]+",
+)
+_PROGRAMS: Final = "/usr/lib/grapnel/releases/[^/]+/grapnel-[a-z-]+"
+_OPEN: Final = "(chr_file (getattr read write open ioctl lock append map))"
+# Who had these nodes by their former type: they keep them.
+_FORMER: Final = ("xserver_t", "xdm_t", "svirt_t")
+
+
+def render_module() -> str:
+    """Return the module's text."""
+    lines = [
+        "; managed by grapnel: GPUs for containers (docs/security/selinux.md)",
+        f"(type {GPU_TYPE})",
+        f"(roletype object_r {GPU_TYPE})",
+        f"(typeattributeset device_node ({GPU_TYPE}))",
+        f"(optional grapnel_containers (allow container_domain {GPU_TYPE} {_OPEN}))",
+        *(f"(optional grapnel_{domain} (allow {domain} {GPU_TYPE} {_OPEN}))" for domain in _FORMER),
+        f'(filecon "{_PROGRAMS}" file (system_u object_r bin_t ((s0) (s0))))',
+        *(f'(filecon "{path}" char (system_u object_r {GPU_TYPE} ((s0) (s0))))' for path in _NODES),
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,117 @@
+"""Containers on a kernel that enforces SELinux: what grapnel's policy module gives them, and what it does not.
+
+Real: kernel, Debian's policy with its module for containers, runc, the hook. The engine is a shell in an engine's
+domain, the driver a tree of files, the GPUs consoles under their names.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lab.nodes import microvm
+from provision.planning.render.selinux import MODULE_PATH, render_module
+from tests.runtime_hook.containers import REPOSITORY, make_root
+from tests.runtime_hook.drivertree import DriverTree
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.functional
+
+GUEST = REPOSITORY / "tests/runtime_hook/selinuxguest.py"
+RELEASE = "/usr/lib/grapnel/releases/hook-test"
+HOOK = """#!/usr/bin/python3 -IS
+import sys
+sys.path.insert(0, "/usr/lib/grapnel/releases/hook-test")
+from runtime_hook.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+PLAN = """#!/usr/bin/python3 -IS
+import os, sys
+sys.path.insert(0, "/usr/lib/grapnel/releases/hook-test")
+from runtime_hook.base.deadline import Deadline
+from runtime_hook.container.injection import apply_plan
+from runtime_hook.container.kernel import KernelSyscalls
+from runtime_hook.container.operations.driverproc import MaskDriverProc
+from runtime_hook.inputs.bundle import read_container, read_state
+os.umask(0)
+os.chdir("/")
+state = read_state(0)
+container = read_container(state)
+syscalls = KernelSyscalls(state.pid, container.rootfs, mount_label={label})
+apply_plan([MaskDriverProc(("driver", "ldiscs"), "/proc/tty")], syscalls, Deadline())
+"""
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What containers printed in the virtual machine, by name."""
+    folder = tmp_path_factory.mktemp("microvm")
+    system = microvm.ensure()
+    given = folder / "upper"
+    _fill(given, folder)
+    # As an installation compiles the hook, and as `grapnel.node.selinux` does; the new policy is loaded later.
+    compiled = f"python3 -m compileall -q --invalidation-mode unchecked-hash {RELEASE}"
+    microvm.change(system, folder, ["sh", "-ec", f"{compiled}; semodule --noreload --install {MODULE_PATH}"])
+    (given / "with/etc").mkdir(parents=True)
+    (given / "etc/selinux").rename(given / "with/etc/selinux")
+    shutil.rmtree(given / "var/lib/selinux")
+    console = microvm.boot(system, given, "python3 /guest.py", timeout_s=600.0)
+    results = [json.loads(line[7:]) for line in console.splitlines() if line.startswith("RESULT ")]
+    assert "MODE Enforcing" in console, console
+    return {one["name"]: one for one in results} | {"console": console}
+
+
+def _fill(given: Path, folder: Path) -> None:
+    objects = folder / "objects"
+    objects.mkdir()
+    make_root(given / "var/lib/containers/root")
+    DriverTree(given / "host", objects, with_nodes=False).build()
+    (given / "host/dev").mkdir()
+    release = given / RELEASE.lstrip("/")
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(REPOSITORY / "runtime_hook", release / "runtime_hook", ignore=ignored)
+    texts = {
+        "hook": HOOK,
+        "plan-labelled": PLAN.format(label="container.mount_label"),
+        "plan-unlabelled": PLAN.format(label="''"),
+    }
+    for name, text in texts.items():
+        (release / f"grapnel-{name}").write_text(text)
+        (release / f"grapnel-{name}").chmod(0o755)
+    module = given / MODULE_PATH.lstrip("/")
+    module.parent.mkdir(parents=True)
+    module.write_text(render_module())
+    (given / "etc/grapnel/hook.json").write_text(json.dumps({"entitlement": "env", "log": "none"}))
+    shutil.copy(GUEST, given / "guest.py")
+
+
+OPENED = {"opened nvidia0", "opened nvidiactl"}
+
+
+def test_the_hook_is_started_and_gives_a_gpu_only_with_the_module(said: dict[str, Any]) -> None:
+    assert "grapnel-hook: permission denied" in " ".join(said["hook-of-a-library"]["lines"]), said["console"]
+    assert said["given"]["status"] == "status 0", said["console"]
+    assert {*OPENED, "libcuda.so.1 42"} <= set(said["given"]["lines"]), said["console"]
+
+
+def test_nodes_of_the_host_that_a_container_was_given_are_opened_only_with_the_module(said: dict[str, Any]) -> None:
+    assert set(said["bound"]["lines"]) >= OPENED, said["console"]
+    for name in ("bound-before", "bound-after"):
+        assert "ls: /dev/nvidia0: Permission denied" in said[name]["lines"], said["console"]
+        assert OPENED.isdisjoint(said[name]["lines"]), said["console"]
+
+
+def test_a_container_that_was_given_none_has_none_with_the_module(said: dict[str, Any]) -> None:
+    assert "libcuda.so.1 -1" in said["not-given"]["lines"], said["console"]
+    assert OPENED.isdisjoint(said["not-given"]["lines"]), said["console"]
+
+
+def test_what_covers_the_drivers_folder_has_the_label_of_the_containers_mounts(said: dict[str, Any]) -> None:
+    assert said["labelled"]["status"] == "status 0", said["console"]
+    assert said["labelled"]["lines"] == ["driver", "ldiscs"]
+    assert said["unlabelled"]["lines"] == ["ls: can't open '/proc/tty': Permission denied"], said["console"]

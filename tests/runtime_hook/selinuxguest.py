@@ -1,0 +1,127 @@
+"""Runs in the virtual machine that enforces SELinux: containers of type `container_t` by a real runc, and our hook.
+
+Prints one line `RESULT {...}` for each container. Standard library only; nothing of this repository is imported.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+CONTAINERS = Path("/var/lib/containers")
+RELEASE = "/usr/lib/grapnel/releases/hook-test"
+HOOK = f"{RELEASE}/grapnel-hook"
+LOOK = (
+    "for name in nvidia0 nvidiactl; do [ -c /dev/$name ] && (: <>/dev/$name) 2>/dev/null && echo opened $name; done;"
+    "ls /dev; /bin/probe libcuda.so.1"
+)
+NODES = {"nvidia0": 16, "nvidia1": 17, "nvidiactl": 62, "nvidia-uvm": 60, "nvidia-uvm-tools": 59}
+POLICY = "etc/selinux/default"
+# What starts an engine on an installed system: systemd, in a domain that the engine's program is left to.
+AS_INIT = '#!/bin/sh\nexec /as-engine "$@"\n'
+AS_ENGINE = '#!/bin/sh\n{ "$@"; echo "status $?"; } </dev/null 2>&1 | cat > /var/lib/containers/out\n'
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def sh(command: str) -> str:
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    say(f"$ {command} -> {done.returncode} {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def prepare() -> None:
+    for name, minor in NODES.items():
+        os.mknod(f"/dev/{name}", stat.S_IFCHR | 0o666, os.makedev(4, minor))
+    for name, text, label in (("as-init", AS_INIT, "init_exec_t"), ("as-engine", AS_ENGINE, "container_engine_exec_t")):
+        Path(f"/{name}").write_text(text)
+        Path(f"/{name}").chmod(0o755)
+        sh(f"chcon -t {label} /{name}")
+    sh("mount --bind /dev /host/dev; mkdir /run/runc /run/grapnel")
+    sh("restorecon -RF /dev /run /usr/lib/grapnel /etc/grapnel")
+    sh("chcon -R -t lib_t /host/proc /host/sys; chcon -t root_t /host")
+    sh(f"setfiles -F -r /host /{POLICY}/contexts/files/file_contexts /host/usr /host/etc")
+    sh("restorecon -RF /var/lib/containers")
+    sh("chcon -R system_u:object_r:container_file_t:s0:c1,c2 /var/lib/containers/root")
+    sh("mount --bind /var/lib/containers/root /var/lib/containers/root")  # as an engine's are: a mount of its own
+
+
+def allow(node: str) -> dict[str, object]:
+    return {"allow": True, "type": "c", "major": 4, "minor": NODES[node], "access": "rw"}
+
+
+def run(name: str, command: str, *, given: str = "", hook: str = HOOK) -> None:
+    """Run a container; one that is ``given`` a GPU has it from the hook, or (``bound``) the host's own nodes."""
+    bundle = CONTAINERS / name
+    bundle.mkdir()
+    environment = ["PATH=/bin:/usr/bin", *(["NVIDIA_VISIBLE_DEVICES=0"] if given == "hook" else [])]
+    arguments = ["grapnel-hook", "prestart", "--config", "/etc/grapnel/hook.json", "--root", "/host"]
+    bound = ["nvidia0", "nvidiactl"] if given == "bound" else []
+    config = {
+        "ociVersion": "1.0.2",
+        "process": {
+            "user": {"uid": 0, "gid": 0},
+            "args": ["/bin/sh", "-c", command],
+            "env": environment,
+            "cwd": "/",
+            "noNewPrivileges": True,
+            "capabilities": {kind: ["CAP_CHOWN", "CAP_MKNOD"] for kind in ("bounding", "effective", "permitted")},
+            "selinuxLabel": "system_u:system_r:container_t:s0:c1,c2",
+        },
+        "root": {"path": "/var/lib/containers/root"},
+        "mounts": [
+            {"destination": "/proc", "type": "proc", "source": "proc"},
+            {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"]},
+            *({"destination": f"/dev/{each}", "source": f"/dev/{each}", "options": ["bind"]} for each in bound),
+        ],
+        "hooks": {"prestart": [{"path": hook, "args": arguments, "env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]}]},
+        "linux": {
+            "mountLabel": "system_u:object_r:container_file_t:s0:c1,c2",
+            "namespaces": [{"type": kind} for kind in ("pid", "mount", "ipc", "uts", "network")],
+            "resources": {"devices": [{"allow": False, "access": "rwm"}, *map(allow, bound)]},
+        },
+    }
+    (bundle / "config.json").write_text(json.dumps(config))
+    sh(f"/as-init runc --root /run/runc run --bundle {bundle} {name}")
+    *said, status = (CONTAINERS / "out").read_text().strip().splitlines()
+    say("RESULT " + json.dumps({"name": name, "status": status, "lines": said}))
+
+
+def load(policy: str) -> None:
+    """Load a policy with its labels for files, and label the nodes by it."""
+    shutil.copytree(f"{policy}/{POLICY}", f"/{POLICY}", dirs_exist_ok=True)
+    sh(f"load_policy; restorecon -RF /dev/nvidia* {RELEASE}; ls -Z /dev/nvidia0 {HOOK}")
+
+
+def main() -> None:
+    sh("getenforce; id -Z; cat /proc/uptime")
+    shutil.copytree(f"/{POLICY}", f"/former/{POLICY}")
+    prepare()
+    run("hook-of-a-library", LOOK, given="hook")
+    run("bound-before", LOOK, given="bound", hook="/usr/bin/true")
+    sh(f"chcon -t bin_t {RELEASE}/grapnel-*")
+    run(
+        "labelled",
+        "cat /proc/tty/ldiscs /proc/tty/driver/* >/dev/null && ls /proc/tty",
+        hook=f"{RELEASE}/grapnel-plan-labelled",
+    )
+    run("unlabelled", "ls /proc/tty", hook=f"{RELEASE}/grapnel-plan-unlabelled")
+    load("/with")
+    run("given", LOOK, given="hook")
+    run("bound", LOOK, given="bound")
+    run("not-given", "mknod /dev/nvidia0 c 4 16; " + LOOK)
+    load("/former")
+    run("bound-after", LOOK, given="bound", hook="/usr/bin/true")
+    say(f"MODE {sh('getenforce').strip()}")
+    sh("dmesg | grep 'avc: .denied' | grep -v setfiles_t; cat /proc/uptime")
+
+
+main()

@@ -62,7 +62,8 @@ class KubernetesReader:
 
     ``nodes`` are names of the inventory, found as an apply finds them (``machines``); None: every Node that has a
     record or GPUs, that a stack selects or that the engine speaks of, by its own name. ``stacks`` reads the GpuStacks,
-    where they are to be shown, by the labels of Nodes, and says why they cannot be read.
+    where they are to be shown, by the labels of Nodes, and says why they cannot be read. ``daemons`` are what
+    is declared of nodes otherwise.
     """
 
     def __init__(
@@ -73,11 +74,13 @@ class KubernetesReader:
         sleep: Callable[[float], None] = time.sleep,
         *,
         stacks: Callable[[Api, Labels], tuple[tuple[StackSeen, ...], str]] | None = None,
+        daemons: Mapping[str, Plugin] | None = None,
         usage: Usage | None = None,
         pods_of: str | None = None,
     ) -> None:
         self._api = api
         self._stacks = stacks
+        self._daemons = daemons or {}
         self._nodes = nodes
         self._usage = usage
         self._pods_of = pods_of
@@ -144,7 +147,7 @@ class KubernetesReader:
         controller, unled = (None, "") if complaint else self._leader()  # it would be the same complaint
         found = self._found(standing, {name for stack in stacks for name in stack.owned})
         names = {each.metadata.name: name for name, each in found.items() if not isinstance(each, NodeProblem)}
-        views = self._views(found)
+        views, daemons = self._views(found), _daemons_by(stacks, names)
         return Seen(
             place=self._api.name,
             time=self._api.now(),
@@ -156,8 +159,8 @@ class KubernetesReader:
             stacks=stacks,
             is_lease_known=not complaint,
             declared=_declared_by(stacks, names),
-            daemons=_daemons_by(stacks, names),
-            reported=self._reported(found, views),
+            daemons=daemons,
+            reported=self._reported(found, views, {**self._daemons, **daemons}),
             is_leader_known=not complaint and not unled,
             controller=controller,
         )
@@ -174,24 +177,32 @@ class KubernetesReader:
         return views
 
     def _reported(
-        self, found: Mapping[str, Node | NodeProblem], views: Mapping[str, NodeView | NodeProblem]
+        self,
+        found: Mapping[str, Node | NodeProblem],
+        views: Mapping[str, NodeView | NodeProblem],
+        daemons: Mapping[str, Plugin],
     ) -> dict[str, Reported]:
         now, told = self._api.now(), {}
         for name, node in found.items():
             view = views[name]
             if not isinstance(node, NodeProblem):
                 told[name] = reported_of(node, None if isinstance(view, NodeProblem) else view.record, now)
-        return told if self._usage is None else self._with_users(told, found, self._usage)
+        return told if self._usage is None else self._with_users(told, found, daemons, self._usage)
 
     def _with_users(
-        self, told: Mapping[str, Reported], found: Mapping[str, Node | NodeProblem], usage: Usage
+        self,
+        told: Mapping[str, Reported],
+        found: Mapping[str, Node | NodeProblem],
+        daemons: Mapping[str, Plugin],
+        usage: Usage,
     ) -> dict[str, Reported]:
         wanted = {
             name: node.metadata.name
             for name, node in found.items()
             if not isinstance(node, NodeProblem) and self._pods_of in {None, name}
         }
-        used = usage.of(wanted.values(), [node for name, node in wanted.items() if may_publish(told[name])])
+        publishing = {name: node for name, node in wanted.items() if may_publish(told[name], daemons.get(name))}
+        used = usage.of(wanted.values(), publishing.values())
         if used.unasked:
             return {**told, **{name: replace(told[name], unasked=used.unasked) for name in wanted}}
         more = {
@@ -199,7 +210,7 @@ class KubernetesReader:
                 told[name],
                 users=used.users.get(node, ()),
                 published=None if used.published is None else used.published.get(node, {}),
-                unpublished=used.unpublished if may_publish(told[name]) else "",
+                unpublished=used.unpublished if name in publishing else "",
             )
             for name, node in wanted.items()
         }

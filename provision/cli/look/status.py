@@ -136,6 +136,7 @@ def _fleet_reader(args: argparse.Namespace, fleet: Fleet, pods_of: str | None) -
         [node.name for node in theirs],
         machines,
         stacks=see_stacks,
+        daemons={node.name: node.stack.plugin for node in theirs},
         usage=Usage(api),
         pods_of=pods_of,
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from provision.declaration.spec.model import DaemonAs
+from provision.declaration.spec.model import DaemonAs, GpuInterface
 from provision.rollout.status.situations import NO_REPORT, SHORT_OF_GPUS, SILENT
 
 if TYPE_CHECKING:
@@ -131,14 +131,30 @@ def trouble_of(reported: Reported, plugin: Plugin | None) -> tuple[Situation, st
 
 
 def knows_offer(reported: Reported, plugin: Plugin | None) -> bool:
-    """Tell whether it is known what a node offers: its kubelet reports, and where it says less, slices were read."""
-    by_claims = plugin is not None and plugin.interface.has_claims and may_publish(reported)
-    return reported.offered is not None and not (by_claims and reported.published is None)
+    """Tell whether it is known what a node offers: its kubelet reports, and unless it counts all, slices were read."""
+    if reported.offered is None or reported.published is not None:
+        return reported.offered is not None
+    if plugin is None or not plugin.interface.has_claims:
+        return True
+    return plugin.interface is not GpuInterface.BOTH and _counted(reported.offered) >= (reported.seen or 1)
 
 
-def may_publish(reported: Reported) -> bool:
-    """Tell whether a node may give GPUs to claims: it offers fewer of them to its kubelet than it has."""
-    return reported.offered is not None and sum(only_gpus(reported.offered, None).values()) < (reported.seen or 1)
+def may_publish(reported: Reported, plugin: Plugin | None) -> bool:
+    """Tell whether a node may give GPUs to claims: it is declared to, or its kubelet does not count just what there is.
+
+    Where nobody knows what is declared, a kubelet that counts more has parts of GPUs, which may be some of them alone.
+    """
+    if reported.offered is None:
+        return False
+    number = _counted(reported.offered)
+    is_fewer = number < (reported.seen or 1)
+    if plugin is None:
+        return is_fewer or (reported.seen is not None and number > reported.seen)
+    return is_fewer or plugin.interface.has_claims
+
+
+def _counted(offered: Mapping[str, int]) -> int:
+    return sum(only_gpus(offered, None).values())
 
 
 def _short(reported: Reported, plugin: Plugin | None) -> str:
@@ -155,6 +171,11 @@ def _short(reported: Reported, plugin: Plugin | None) -> str:
         if reported.seen:
             return f"it has {reported.seen} GPUs and offers none{behind}"
         return f"it offers no GPU{behind}" if reported.seen is None and (plugin is not None or why) else ""
+    if reported.seen and plugin is not None and plugin.interface is GpuInterface.BOTH:
+        by_claims = offered.keys() & (reported.published or {}).keys()
+        for whom, names in (("claims", by_claims), ("its kubelet", offered.keys() - by_claims)):
+            if not any(offered[name] for name in names):
+                return f"it has {reported.seen} GPUs and offers none to {whom}"
     whole = WHOLE if plugin is None else plugin.resource
     if reported.seen and offered.keys() == {whole} and offered[whole] < reported.seen:
         return f"it has {reported.seen} GPUs and offers {offered[whole]}"

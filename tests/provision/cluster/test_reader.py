@@ -32,6 +32,8 @@ from tests.provision.cluster.samples import NOW, RECORD
 from tests.provision.cluster.test_progress import STANDING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from provision.rollout.model import Record
     from provision.rollout.status.model import Seen
 
@@ -148,9 +150,11 @@ def pod(name: str, *limits: str, phase: str = "Running", node: str = "n2") -> di
     return {"metadata": {"name": name, "namespace": "shop"}, "spec": spec, "status": {"phase": phase}}
 
 
-def asking(server: FleetServer, *names: str, pods_of: str | None = None) -> KubernetesReader:
+def asking(
+    server: FleetServer, *names: str, pods_of: str | None = None, daemons: Mapping[str, Plugin] | None = None
+) -> KubernetesReader:
     """Return a reader that asks for pods as well."""
-    return KubernetesReader(Api(server), names, {}, usage=Usage(Api(server)), pods_of=pods_of)
+    return KubernetesReader(Api(server), names, {}, daemons=daemons, usage=Usage(Api(server)), pods_of=pods_of)
 
 
 def test_of_every_node_it_is_told_how_many_gpus_pods_hold(server: FleetServer) -> None:

@@ -79,7 +79,54 @@ def test_a_node_that_gives_some_gpus_by_each_interface_offers_all_of_them(server
     assert told["declared"] == "GPUs as nvidia.com/gpu, but 1, 2, 3 by claims"
     server.slices = []
     (n2,) = fleet_status(replace(asking(server, "n2").look(), daemons={"n2": both})).nodes
-    assert (n2.situation, n2.reason) == (SHORT_OF_GPUS, "it has 4 GPUs and offers 1")
+    assert (n2.situation, n2.reason) == (SHORT_OF_GPUS, "it has 4 GPUs and offers none to claims")
+
+
+BOTH = msgspec.structs.replace(DRA, interface=GpuInterface.BOTH, claims=("2", "3"))
+
+
+def with_shares(server: FleetServer, shares: int) -> None:
+    """Have n2 give two of its GPUs in shares, by its device plugin, and two to claims."""
+    by_claims(server, offers=2)
+    status = server.nodes["n2"]["status"]
+    status["allocatable"] = status["capacity"] = {"nvidia.com/gpu": str(shares)}
+
+
+@pytest.mark.parametrize("shares", [4, 16])  # as many as the node has GPUs, or more
+def test_a_node_that_gives_shares_and_claims_is_not_told_by_its_shares_alone(server: FleetServer, shares: int) -> None:
+    with_shares(server, shares)
+    daemons = {"n2": BOTH}
+
+    (n2,) = fleet_status(replace(asking(server, "n2", daemons=daemons).look(), daemons=daemons)).nodes
+
+    assert n2.situation is IDLE
+    assert n2.reported is not None
+    assert gpu_words(n2, n2.reported) == f"4 seen, offered: 2 gpu.nvidia.com, {shares} gpu"
+    assert used_on(n2) == {"gpu.nvidia.com": 2}
+    server.slices = []
+    (n2,) = fleet_status(replace(asking(server, "n2", daemons=daemons).look(), daemons=daemons)).nodes
+    assert (n2.situation, n2.reason) == (SHORT_OF_GPUS, "it has 4 GPUs and offers none to claims")
+    server.forbidden = {"resourceslices"}
+    (n2,) = fleet_status(replace(asking(server, "n2", daemons=daemons).look(), daemons=daemons)).nodes
+    assert n2.reported is not None
+    assert (n2.situation, gpu_words(n2, n2.reported)) == (IDLE, "4 seen"), "one side alone is not what it offers"
+
+
+def test_without_a_declaration_shares_and_claims_are_told_as_well(server: FleetServer) -> None:
+    with_shares(server, 16)
+
+    (n2,) = fleet_status(asking(server, "n2").look()).nodes
+
+    assert n2.reported is not None
+    assert gpu_words(n2, n2.reported) == "4 seen, offered: 2 gpu.nvidia.com, 16 gpu"
+
+
+def test_a_node_that_gives_nothing_to_its_kubelet_is_short_of_that_side(server: FleetServer) -> None:
+    with_shares(server, 0)
+
+    (n2,) = fleet_status(replace(asking(server, "n2").look(), daemons={"n2": BOTH})).nodes
+
+    assert (n2.situation, n2.reason) == (SHORT_OF_GPUS, "it has 4 GPUs and offers none to its kubelet")
 
 
 def test_claims_and_slices_are_asked_for_where_a_kubelet_offers_less_than_there_is(server: FleetServer) -> None:

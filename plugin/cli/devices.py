@@ -157,7 +157,7 @@ def _find_out(config: NodeConfig) -> _Node:
         problems += [*faults, *(message for _, message in plan.findings)]
     others = None if found is None else found[0]
     left_out = () if release is not None else tuple(explain_offers(config, inventory))
-    claimed = find_claimed(config.state_folder, config.claims, inventory)
+    claimed = find_claimed(config.state_folder, config.claims, inventory, config.sys_root)
     return _Node(
         inventory, release, health, ledger, holders, tuple(problems), others, left_out, config.interface, claimed
     )

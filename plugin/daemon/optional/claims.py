@@ -141,7 +141,7 @@ class Claims:
         if config.interface == BOTH and not (division is not None and is_same and division.declared == config.claims):
             from plugin.daemon.optional.division import Division
 
-            self._division = Division(config.state_folder, config.claims, self._log)
+            self._division = Division(config.state_folder, config.claims, self._log, config.sys_root)
 
     def _is_another(self, before: NodeConfig, config: NodeConfig) -> bool:
         """Whether a driver has to be made anew for a configuration."""

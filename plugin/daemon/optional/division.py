@@ -3,7 +3,7 @@
 A GPU is named by its UUID or its index. Indices are counted once, when a list is declared, in the order of PCI
 addresses, and then remembered in `division.json` of the state folder: a GPU that is lost, comes back or is added moves
 no other one to the other interface. One that is put into the place of another has its index. Another list is counted
-anew.
+anew; so is that of another machine, which came here on a disk, where this one has none of its GPUs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from plugin.base.documents import list_of, member, members, read_object, text
 from plugin.system.durable import read_bounded, replace_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from plugin.base.log import Logger
@@ -26,6 +26,7 @@ _NAME = "division.json"
 _TOPIC = "division between claims and device plugin"
 _MAX_BYTES = 256 * 1024
 _TEXT = text(253)
+_MACHINE = "class/dmi/id/product_uuid"  # below /sys
 
 
 class _Place(NamedTuple):
@@ -35,22 +36,42 @@ class _Place(NamedTuple):
     address: str
 
 
-class Division:
-    """Of one list, `declared`: indices and UUIDs. Made and used in the event loop."""
+class _Remembered(NamedTuple):
+    """What a list came to, by index, and on which machine; "" for not known."""
 
-    def __init__(self, state_folder: Path, declared: Sequence[str], logger: Logger) -> None:
+    places: tuple[_Place, ...] = ()
+    machine: str = ""
+
+
+class Division:
+    """Of one list, `declared`: indices and UUIDs. Made and used in the event loop. `sys_root` is /sys."""
+
+    def __init__(self, state_folder: Path, declared: Sequence[str], logger: Logger, sys_root: Path) -> None:
         self.declared = tuple(declared)
         self._path = state_folder / _NAME
         self._log = logger
-        self._places = self._written = self._read()
+        self._machine = _read_machine(sys_root)
+        self._remembered = self._written = self._read()
+
+    @property
+    def _places(self) -> tuple[_Place, ...]:
+        return self._remembered.places
 
     def find(self, inventory: Inventory) -> frozenset[str]:
         """Return the UUIDs of the GPUs that claims are given, also of those that are not there now."""
-        self._places = _counted(self._places, inventory)
-        if self._places != self._written:
+        present = _present(inventory)
+        if _is_of_another(self._remembered, self._machine, present):
+            self._log.warning(f"{self._path} is of another machine", hint="the GPUs of this one are counted anew")
+        self._remembered = _counted(self._remembered, self._machine, present)
+        if self._remembered != self._written:
             self._write()
-        self._log.standing("plugin.claims", "; ".join(self.problems))
-        return _claimed(self._places, self.declared)
+        claimed = _claimed(self._places, self.declared)
+        problems, hint = list(self.problems), {}
+        if present and claimed and claimed.isdisjoint(present):
+            problems.append("no GPU that claims names is there")
+            hint = {"hint": f"if {self._path} is of another machine, remove it, and restart grapnel-node"}
+        self._log.standing("plugin.claims", "; ".join(problems), **hint)
+        return claimed
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -67,18 +88,19 @@ class Division:
         elif not claimed:
             yield "claims names no GPU of this node"
 
-    def _read(self) -> tuple[_Place, ...]:
+    def _read(self) -> _Remembered:
         try:
-            return _read_places(self._path, self.declared)
+            return _read_remembered(self._path, self.declared)
         except FileNotFoundError:
-            return ()
+            return _Remembered()
         except (OSError, ValueError) as error:
             hint = "GPUs are counted anew; one that somebody has is withheld from everybody else all the same"
             self._log.warning(f"{self._path} cannot be read", problem=str(error)[:256], hint=hint)
-            return ()
+            return _Remembered()
 
     def _write(self) -> None:
         document = {
+            "machine": self._remembered.machine,
             "claims": list(self.declared),
             "gpus": [{"uuid": each.uuid, "pciAddress": each.address} for each in self._places],
         }
@@ -86,7 +108,7 @@ class Division:
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             replace_file(self._path, json.dumps(document, indent=1) + "\n")
-            self._written = self._places
+            self._written = self._remembered
         except OSError as error:
             problem = f"{self._path} cannot be written: {(error.strerror or str(error)).lower()}"
         hint = {"hint": "it is tried again; a daemon that starts meanwhile counts GPUs anew"} if problem else {}
@@ -99,33 +121,53 @@ class Division:
             self._path.unlink(missing_ok=True)
 
 
-def find_claimed(state_folder: Path, declared: Sequence[str], inventory: Inventory) -> frozenset[str]:
+def find_claimed(state_folder: Path, declared: Sequence[str], inventory: Inventory, sys_root: Path) -> frozenset[str]:
     """Return what a `Division` finds, for those who only look."""
     try:
-        places = _read_places(state_folder / _NAME, tuple(declared))
+        remembered = _read_remembered(state_folder / _NAME, tuple(declared))
     except (OSError, ValueError):
-        places = ()
-    return _claimed(_counted(places, inventory), declared)
+        remembered = _Remembered()
+    return _claimed(_counted(remembered, _read_machine(sys_root), _present(inventory)).places, declared)
 
 
-def _read_places(path: Path, declared: tuple[str, ...]) -> tuple[_Place, ...]:
+def _read_remembered(path: Path, declared: tuple[str, ...]) -> _Remembered:
     """Return what is remembered of this list, nothing of another one; raises OSError, ValueError."""
     document = read_object(read_bounded(path, _MAX_BYTES + 1), _MAX_BYTES)
     rows = member(document, "gpus", list_of(members))
     places = tuple(_Place(member(row, "uuid", _TEXT), member(row, "pciAddress", _TEXT)) for row in rows)
-    return places if member(document, "claims", list_of(_TEXT)) == declared else ()
+    is_this = member(document, "claims", list_of(_TEXT)) == declared
+    return _Remembered(places, member(document, "machine", _TEXT, "")) if is_this else _Remembered()
+
+
+def _read_machine(sys_root: Path) -> str:
+    """Return what tells a machine from others, "" where it does not say."""
+    try:
+        return read_bounded(sys_root / _MACHINE, 64).decode("ascii").strip()
+    except (OSError, ValueError):
+        return ""
 
 
 def _claimed(places: tuple[_Place, ...], declared: Sequence[str]) -> frozenset[str]:
     return frozenset(each.uuid for index, each in enumerate(places) if str(index) in declared or each.uuid in declared)
 
 
-def _counted(places: tuple[_Place, ...], inventory: Inventory) -> tuple[_Place, ...]:
-    """Return the places with what an inventory says of them: known GPUs where they are, new ones at the end."""
+def _present(inventory: Inventory) -> dict[str, str]:
+    """Return the PCI addresses of the GPUs that are there, by UUID."""
     topology = inventory.topology  # also of GPUs that have no device node yet
     listed = zip(topology.ids, topology.places, strict=False)
-    present = {uuid: place.address for uuid, place in listed}
-    present |= {each.gpu.uuid: each.gpu.pci_address for each in inventory.devices}
+    found = {uuid: place.address for uuid, place in listed}
+    return found | {each.gpu.uuid: each.gpu.pci_address for each in inventory.devices}
+
+
+def _is_of_another(remembered: _Remembered, machine: str, present: Mapping[str, str]) -> bool:
+    """Whether what is remembered is of another machine than the one of these GPUs, and none of them came here."""
+    is_named_otherwise = "" != remembered.machine != machine != ""
+    return is_named_otherwise and bool(present) and all(each.uuid not in present for each in remembered.places)
+
+
+def _counted(remembered: _Remembered, machine: str, present: Mapping[str, str]) -> _Remembered:
+    """Return what is remembered with what is there: known GPUs where they are, new ones at the end."""
+    places = () if _is_of_another(remembered, machine, present) else remembered.places
     new = {address: uuid for uuid, address in present.items() if all(uuid != each.uuid for each in places)}
     counted = []
     for each in places:
@@ -135,4 +177,5 @@ def _counted(places: tuple[_Place, ...], inventory: Inventory) -> tuple[_Place, 
             counted.append(_Place(new.pop(each.address), each.address))
         else:
             counted.append(each)
-    return (*counted, *(_Place(uuid, address) for address, uuid in sorted(new.items())))
+    added = (_Place(uuid, address) for address, uuid in sorted(new.items()))
+    return _Remembered((*counted, *added), (machine if present else "") or remembered.machine)

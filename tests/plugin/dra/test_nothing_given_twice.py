@@ -65,7 +65,7 @@ class Node(RuleBasedStateMachine):
     def begin(self) -> None:
         """Start a daemon: it knows what is on the disk, and what the kubelet says."""
         self.inventory = Inventory()  # a GPU that is lost over a restart is none that is known
-        self.division = Division(self.folder, self.declared, Logger())
+        self.division = Division(self.folder, self.declared, Logger(), self.folder)
         self.view = HoldingsView(self._list, lambda *_: None, lambda: False, Logger(), Pace(starts_s=0.0))
         self.store = ClaimStore(self.folder, Logger())
         self.store.load()
@@ -142,7 +142,7 @@ class Node(RuleBasedStateMachine):
 
     def _divide(self, claims: set[str]) -> None:
         self.declared = sorted(claims)
-        self.division = Division(self.folder, self.declared, Logger())
+        self.division = Division(self.folder, self.declared, Logger(), self.folder)
         self.show()
 
     @rule(number=NUMBERS)

@@ -128,7 +128,7 @@ class Health:
 class ClaimService:
     """The calls of `DRAPlugin`. In the event loop; `read_claim` is called in a thread, and raises ClusterError.
 
-    `named` returns how engines are asked for what a claim has.
+    `named` returns how engines are asked for what a claim has, `noted` a new record with what it is to keep of that.
     """
 
     def __init__(
@@ -141,11 +141,13 @@ class ClaimService:
         *,
         driver: str = DRIVER,
         named: Callable[[Record], tuple[api.Device, ...]] | None = None,
+        noted: Callable[[Record], Record] = lambda record: record,
         patience_s: float = PATIENCE_S,
     ) -> None:
         self._node = node
         self._driver = driver
         self._named = named or _named
+        self._noted = noted
         self._store = store
         self._health = health
         self._read_claim = read_claim
@@ -202,7 +204,7 @@ class ClaimService:
             return await self._ready(known)
         await self._node.look_again()
         # From the choice to the end nothing else happens in the event loop: nobody is given the same device meanwhile.
-        record = Record(claim, await self._choose_all(claim, results))
+        record = self._noted(Record(claim, await self._choose_all(claim, results)))
         by_now = self._store.find(claim.uid)
         if by_now is None and claim.uid not in self.pending:
             raise ClaimError(f"{claim} was given back while it was prepared")

@@ -38,8 +38,18 @@ _UID = re.compile(r"[0-9A-Za-z-]{1,64}")
 _TEXT = text(253)
 
 
+class Edits(NamedTuple):
+    """What engines add to a container under one name; `content` is `containerEdits` of CDI, as JSON."""
+
+    name: str
+    content: str
+
+
 class PreparedDevice(NamedTuple):
-    """A device of a claim. `parts` are the UUIDs that nobody else may have meanwhile; none of one seen as an admin."""
+    """A device of a claim. `parts` are the UUIDs that nobody else may have meanwhile; none of one seen as an admin.
+
+    `edits` are what a container gets for as long as the claim is prepared, None where that follows from the device.
+    """
 
     request: str
     pool: str
@@ -52,6 +62,7 @@ class PreparedDevice(NamedTuple):
     sharing: DeviceConfig = AS_IT_IS
     memory_bytes: int = 0  # what it has of a device whose memory is shared
     memory_number: int = 0  # tells it from other parts of that size of the same device
+    edits: tuple[Edits, ...] | None = None
 
     @property
     def memory_part(self) -> MemoryPart:
@@ -87,11 +98,16 @@ def render_record(record: Record) -> str:
             **({"memoryBytes": each.memory_bytes} if each.memory_bytes else {}),
             **({"memoryNumber": each.memory_number} if each.memory_number else {}),
             **({} if each.sharing == AS_IT_IS else {"sharing": each.sharing.to_json()}),
+            **({} if each.edits is None else {"edits": [_edits_to_json(*edits) for edits in each.edits]}),
         }
         for each in record.devices
     ]
     document = {"schema": SCHEMA, "namespace": claim.namespace, "name": claim.name, "uid": claim.uid}
     return json.dumps({**document, "devices": devices}, indent=1) + "\n"
+
+
+def _edits_to_json(name: str, content: str) -> dict[str, object]:
+    return {"name": name, "containerEdits": json.loads(content)}
 
 
 def parse_record(content: bytes, uid: str) -> Record:
@@ -118,7 +134,13 @@ def _device(row: Mapping[str, object]) -> PreparedDevice:
         member(row, "sharing", parse_recorded, AS_IT_IS),
         member(row, "memoryBytes", whole(1), 0),
         member(row, "memoryNumber", whole(1), 0),
+        member(row, "edits", _edits, None),
     )
+
+
+def _edits(value: object) -> tuple[Edits, ...]:
+    rows = list_of(members)(value)
+    return tuple(Edits(member(row, "name", _TEXT), json.dumps(member(row, "containerEdits", members))) for row in rows)
 
 
 class Published(NamedTuple):

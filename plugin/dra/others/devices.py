@@ -16,10 +16,11 @@ from plugin.devices.other.answer import PlainForm
 from plugin.devices.other.variables import PCI_ADDRESS
 from plugin.dra.cdi import device_node, edits
 from plugin.dra.devices import STANDARD, DraDevice, Share, name_of, text
+from plugin.dra.store import Edits
 from plugin.kubelet.cdi_names import OTHER_KIND, OTHERS, other_id
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from plugin.devices.allocation.answer import NamedDevice
     from plugin.devices.other.offered import OtherPlan, OtherResource
@@ -119,15 +120,21 @@ def qualified(name: str) -> str:
     return f"{OTHER_KIND}={name}"
 
 
-def render_others(devices: Mapping[str, OtherDevice], records: Iterable[Record]) -> Json | None:
-    """Return the content of the file of engines; None where there is nothing to add to any container."""
-    found = {name: added for name, each in devices.items() if (added := added_by(each.named))}
+def render_others(devices: Mapping[str, OtherDevice], records: Sequence[Record]) -> Json | None:
+    """Return the content of the file of engines; None where there is nothing to add to any container.
+
+    A prepared claim has what it was given, whatever has been written about its devices since.
+    """
+    kept = _kept(records)
+    found: dict[str, str] = {}
+    for name, each in devices.items():
+        if added := added_by(each.named):
+            found |= dict([_current(name, added, kept)])
     for record in records:
-        for together in _together(record, devices).values():
-            found[_joined_name(together)] = edits(together, ())
+        found |= dict(each for device in noted(record, devices, records).devices for each in device.edits or ())
     if not found:
         return None
-    rows = [{"name": name, "containerEdits": added} for name, added in sorted(found.items())]
+    rows = [{"name": name, "containerEdits": json.loads(content)} for name, content in sorted(found.items())]
     return {"cdiVersion": _VERSION, "kind": OTHER_KIND, "devices": rows}
 
 
@@ -137,20 +144,44 @@ def added_by(named: NamedDevice) -> Json:
     return {**({"deviceNodes": nodes} if nodes else {}), **edits(named.variables, named.mounts)}
 
 
-def names_for(record: Record, devices: Mapping[str, OtherDevice]) -> tuple[tuple[str, ...], ...]:
-    """Return how engines are asked for each device of a claim; for one that adds nothing not at all.
+def noted(record: Record, devices: Mapping[str, OtherDevice], records: Sequence[Record]) -> Record:
+    """Return a record with what a container gets with each of its devices; that of a device that is not known stays.
 
     Of several devices of a request the last one brings the variables that all of them have, with their values in one.
+    `records` are what is prepared.
     """
-    together = _together(record, devices)
+    kept, together = _kept(records), _together(record, devices)
     last = {each.request: number for number, each in enumerate(record.devices)}
-    names = []
+    found = []
     for number, each in enumerate(record.devices):
-        device = devices.get(each.device)
-        own = [qualified(each.device)] if device is None or added_by(device.named) else []
-        is_last = each.request in together and last[each.request] == number
-        names.append((*own, *([qualified(_joined_name(together[each.request]))] if is_last else [])))
-    return tuple(names)
+        if each.edits is not None or each.device not in devices:
+            found.append(each)
+            continue
+        own = added_by(devices[each.device].named)
+        rows = [_current(each.device, own, kept)] if own else []
+        if each.request in together and last[each.request] == number:
+            rows.append(_joined(together[each.request]))
+        found.append(each._replace(edits=tuple(rows)))
+    return record._replace(devices=tuple(found))
+
+
+def names_of(record: Record) -> tuple[tuple[str, ...], ...]:
+    """Return how engines are asked for each device of a claim; for one that adds nothing not at all."""
+    return tuple(
+        (qualified(each.device),) if each.edits is None else tuple(qualified(edits.name) for edits in each.edits)
+        for each in record.devices
+    )
+
+
+def _kept(records: Iterable[Record]) -> dict[str, str]:
+    """Return what prepared claims were given, by the names that engines are asked for."""
+    return dict(each for record in records for device in record.devices for each in device.edits or ())
+
+
+def _current(name: str, added: Json, kept: Mapping[str, str]) -> Edits:
+    """Return what a device adds by now: under its own name, unless a claim has something else under that."""
+    content = json.dumps(added)
+    return Edits(name if kept.get(name, content) == content else f"{name}.{_mark(content)}", content)
 
 
 def _together(record: Record, devices: Mapping[str, OtherDevice]) -> dict[str, tuple[tuple[str, str], ...]]:
@@ -168,9 +199,13 @@ def _together(record: Record, devices: Mapping[str, OtherDevice]) -> dict[str, t
     return found
 
 
-def _joined_name(variables: tuple[tuple[str, str], ...]) -> str:
-    """Return a name for variables, which no device has: in capitals."""
-    return f"JOINED-{hashlib.sha256(json.dumps(variables).encode()).hexdigest()[: 2 * _MARK]}"
+def _joined(variables: tuple[tuple[str, str], ...]) -> Edits:
+    """Return variables under a name that no device has: in capitals."""
+    return Edits(f"JOINED-{_mark(json.dumps(variables))}", json.dumps(edits(variables, ())))
+
+
+def _mark(content: str) -> str:
+    return hashlib.sha256(content.encode()).hexdigest()[: 2 * _MARK]
 
 
 def refuse_configs(document: Mapping[str, Any], claim: ClaimName) -> None:

@@ -18,7 +18,8 @@ from plugin.dra.others.devices import (
     FILE,
     Held,
     find_others,
-    names_for,
+    names_of,
+    noted,
     refuse_configs,
     render_others,
     without_held,
@@ -78,7 +79,14 @@ class OtherDriver:
         self.devices: dict[str, DraDevice] = {}
         self.is_waiting = False  # for pods that have any of what is published, by the device plugin, or another claim
         self.service = ClaimService(
-            self, self.store, self._health, self._read_claim, logger, driver=OTHERS, named=self._named
+            self,
+            self.store,
+            self._health,
+            self._read_claim,
+            logger,
+            driver=OTHERS,
+            named=self._named,
+            noted=lambda record: noted(record, self._found, self.store.records()),
         )
         self._registration = Registration(
             config.kubelet_root, self.service.methods(), self._registered, lambda _waits: None, logger, driver=OTHERS
@@ -145,11 +153,13 @@ class OtherDriver:
 
     def prepare(self) -> None:
         """Have the CDI file say what there is, and be there; raises ClaimError."""
-        if not self._found:  # not looked for yet: a file of before still says what claims have
+        records = self.store.records()
+        if not self._found:  # not looked for yet, or there is none: a file of before still says what claims have
             if self._cdi.is_there:
                 return
-            raise ClaimError("the devices of this node are not known yet", "it is asked for again")
-        content = render_others(self._found, self.store.records())
+            if any(each.edits is None for record in records for each in record.devices):
+                raise ClaimError("the devices of this node are not known yet", "it is asked for again")
+        content = render_others(self._found, records)
         if content is None:
             self._cdi.remove()
         else:
@@ -157,7 +167,8 @@ class OtherDriver:
         self._log.standing(_TOPIC_CDI)
 
     def _named(self, record: Record) -> tuple[api.Device, ...]:
-        return tuple(map(answer, record.devices, names_for(record, self._found)))
+        names = names_of(noted(record, self._found, self.store.records()))
+        return tuple(map(answer, record.devices, names))
 
     def holder(self, device: DraDevice) -> str:
         """Return who has any of what claims are to have of a device by a device plugin; "" where nobody has."""

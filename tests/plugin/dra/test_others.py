@@ -16,18 +16,21 @@ from plugin.dra.devices import Features
 from plugin.dra.others.devices import (
     Held,
     find_others,
-    names_for,
+    names_of,
+    noted,
     other_name,
     refuse_configs,
     render_others,
     without_held,
 )
-from plugin.dra.store import PreparedDevice, Record
+from plugin.dra.store import PreparedDevice, Record, parse_record, render_record
 from plugin.kubelet.cdi_names import OTHERS, other_id
 from tests.plugin.other_devices.test_plan import FPGA, RDMA, SRIOV, look, made, ready
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from plugin.dra.others.devices import OtherDevice
 
 CARD = "0000:41:00.0"
 CLAIM = ClaimName("ml", "train", "u1")
@@ -49,6 +52,10 @@ def tree(tmp_path: Path) -> Tree:
 
 def record(*devices: str, request: str = "nic") -> Record:
     return Record(CLAIM, tuple(PreparedDevice(request, "n1", each, each, (each,)) for each in devices))
+
+
+def names_for(one: Record, found: dict[str, OtherDevice]) -> tuple[tuple[str, ...], ...]:
+    return names_of(noted(one, found, ()))
 
 
 def rows(content: dict[str, Any] | None) -> dict[str, Any]:
@@ -110,6 +117,36 @@ def test_what_is_only_counted_adds_nothing_and_makes_no_file_that_engines_refuse
     found = find_others(look(tree, made("licence", match=None, unit={"count": 2})))
     assert render_others(found, ()) is None
     assert names_for(record("licence"), found) == ((),)
+
+
+def test_a_prepared_claim_has_what_it_was_given_whatever_is_written_since(tree: Tree) -> None:
+    """A container that was started again was asked for with names that the file had no more, or got something else."""
+    before = find_others(look(tree, made("licence", match=None, unit={"count": 2}, environment={"KEY": "old"})))
+    (held,) = (noted(record("licence"), before, ()),)
+    assert parse_record(render_record(held).encode(), CLAIM.uid) == held
+    assert names_of(held) == (("grapnel.dev/device=licence",),)
+    old, new = {"env": ["KEY=old"]}, {"env": ["KEY=new"]}
+    after = find_others(look(tree, made("licence", match=None, unit={"count": 2}, environment={"KEY": "new"})))
+    assert rows(render_others({}, [held])) == {"licence": old}, "its file is gone"
+    second = noted(record("licence"), after, [held])
+    ((name,),) = names_of(second)
+    assert name != "grapnel.dev/device=licence"
+    both = {"licence": old, name.partition("=")[2]: new}
+    assert rows(render_others(after, [held])) == both, "engines know it before a claim asks for it"
+    assert rows(render_others(after, [held, second])) == both
+    assert noted(held, after, [held, second]) == held
+    assert rows(render_others(after, [second])) == {"licence": new, name.partition("=")[2]: new}
+
+
+def test_joined_values_stay_as_they_were_given(tree: Tree) -> None:
+    before, devices = look(tree, ready("sriov-rdma")), ("pci-0000-41-00-2", "pci-0000-41-00-1")
+    held = noted(record(*devices), find_others(before), ())
+    assert rows(render_others({}, [held])).keys() == {each.partition("=")[2] for one in names_of(held) for each in one}
+
+
+def test_a_record_of_before_has_what_is_written_now(tree: Tree) -> None:
+    found, old = find_others(look(tree, ready("sriov-rdma"))), record("pci-0000-41-00-2", "pci-0000-99-00-0")
+    assert names_of(noted(old, found, [old])) == tuple((f"grapnel.dev/device={each.device}",) for each in old.devices)
 
 
 def test_a_variable_of_several_devices_of_a_request_has_all_their_values(tree: Tree) -> None:

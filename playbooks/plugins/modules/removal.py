@@ -52,7 +52,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.grapnel.node.plugins.module_utils.files.configuration import ConfigurationError
 from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import FileSetError, describe
-from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Host
 from ansible_collections.grapnel.node.plugins.module_utils.removal.carry_out import carry_out
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import OriginalsError
 from ansible_collections.grapnel.node.plugins.module_utils.removal.packages import RemovalError
@@ -75,7 +75,7 @@ def main() -> None:
         if removal.problems and not module.check_mode:
             module.fail_json(msg=f"nothing was changed: {'; '.join(removal.problems)}", removal=told)
         if not module.check_mode:
-            carry_out(host, removal, parts)
+            carry_out(host, removal, parts, Clock())
     except _ERRORS as error:
         module.fail_json(msg=str(error), removal=told)
     changes = [one.change for _, one in removal.files if one.change is not None]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.files.configuration import Service, apply_changes
 from ansible_collections.grapnel.node.plugins.module_utils.files.file_set import FileText, find_changes
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock
 from ansible_collections.grapnel.node.plugins.module_utils.removal.carry_out import carry_out
 from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import PARTS
 from ansible_collections.grapnel.node.plugins.module_utils.removal.plan import find_removal
@@ -48,9 +49,9 @@ def set_up(machine: Machine) -> None:
     machine.write("/run/grapnel/inventory.json", "{}\n")
 
 
-def remove(machine: Machine, parts: Iterable[str] = ALL) -> None:
+def remove(machine: Machine, parts: Iterable[str] = ALL, clock: Clock | None = None) -> None:
     wanted = frozenset(parts)
-    carry_out(machine.host, find_removal(machine.host, wanted), wanted)
+    carry_out(machine.host, find_removal(machine.host, wanted), wanted, clock or Clock())
 
 
 def teach_packages(machine: Machine, *, also: str = "", kubelet: str = "not-found") -> None:

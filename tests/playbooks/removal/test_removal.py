@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.machine.commands import link_command
-from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Finished
 from ansible_collections.grapnel.node.plugins.module_utils.removal.carry_out import carry_out
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import (
     PLACE,
@@ -15,6 +16,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.originals imp
     read_originals,
     remember_packages,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.removal.packages import RemovalError
 from ansible_collections.grapnel.node.plugins.module_utils.removal.plan import document, find_removal
 
 from tests.playbooks.fakes import Systemd
@@ -65,7 +67,7 @@ def test_a_removal_that_was_killed_is_done_by_the_next_one(machine: Machine, eng
     host = type(machine.host)(machine.root, run)  # type: ignore[arg-type] # the fake's own
     removal = find_removal(machine.host, ALL)
     try:
-        carry_out(host, removal, ALL)
+        carry_out(host, removal, ALL, Clock())
     except KeyboardInterrupt:
         remove(machine)
 
@@ -95,6 +97,35 @@ def test_the_files_of_claims_go_with_the_daemon(machine: Machine, engine: System
     machine.write("/srv/cdi/theirs.json", CDI % "/usr/bin/nvidia-cdi-hook")
     remove(machine)
     assert [path.name for path in (machine.root / "srv/cdi").iterdir()] == ["theirs.json"]
+
+
+def prepared(machine: Machine, *claims: str) -> None:
+    for claim in claims:
+        text = json.dumps({"namespace": "ml", "name": claim}) if claim != "damaged" else "{"
+        machine.write(f"/var/lib/grapnel/node/other-claims/{claim}.json", text)
+
+
+def test_the_daemon_stays_while_a_claim_is_prepared(machine: Machine, engine: Systemd) -> None:
+    """A pod that no drain evicts could not end any more: nobody took its claim back."""
+    assert engine
+    set_up(machine)
+    prepared(machine, "agent", "damaged")
+    before, now = tree(machine.root), [0.0]
+    clock = Clock(monotonic=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds))
+    with pytest.raises(RemovalError, match=r"/other-claims/damaged.json, ml/agent\. Their pods end only while"):
+        remove(machine, clock=clock)
+    assert tree(machine.root) == before
+    assert "claims are prepared on the node (2)" in str(find_removal(machine.host, ALL).notes)
+    remove(machine, {"runtime", "hook"}, clock)
+
+
+def test_claims_that_a_kubelet_gives_back_soon_are_waited_for(machine: Machine, engine: Systemd) -> None:
+    assert engine
+    set_up(machine)
+    prepared(machine, "train")
+    claim = machine.root / "var/lib/grapnel/node/other-claims/train.json"
+    remove(machine, clock=Clock(sleep=lambda _seconds: claim.unlink()))
+    assert not (machine.root / "var/lib/grapnel/node").exists()
 
 
 def test_a_file_with_the_name_of_that_of_other_devices_stays_where_others_made_it(

@@ -1,8 +1,8 @@
 """Carries a removal out. A run that is killed anywhere is run again: what is done is found done.
 
-Order: grapnel's own services stop → files of each service are given back together, and the service restarts with them →
-settings of GPUs → packages → programs and state → empty folders. What was there before is forgotten only after it was
-given back.
+Order: claims are given back → grapnel's own services stop → files of each service are given back together, and the
+service restarts with them → settings of GPUs → packages → programs and state → empty folders. What was there
+before is forgotten only after it was given back.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.own import (
     FOLDERS,
     PROGRAMS,
     VOLATILE,
+    find_claims,
     remove_empty,
     remove_marks,
     remove_path,
@@ -35,18 +36,22 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.settings impo
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Host
     from ansible_collections.grapnel.node.plugins.module_utils.removal.plan import Removal
 
 _SYSTEMCTL_TIMEOUT_S = 120.0
 _ANSWER_TIMEOUT_S = 60.0
+_CLAIMS_S, _LOOK_S = 30.0, 0.5  # a kubelet gives the claims of pods that have ended back in a moment
+_CLAIMS_SHOWN = 5
 _UNITS = "/etc/systemd/system/"
 _READ_AGAIN = frozenset({"reload", "restart"})
 _AS_IT_WAS = frozenset({"disable", "stop"})
 
 
-def carry_out(host: Host, removal: Removal, parts: Collection[str]) -> None:
+def carry_out(host: Host, removal: Removal, parts: Collection[str], clock: Clock) -> None:
     """Do it; raises `RemovalError`, `ConfigurationError`, `FileSetError`, OSError: run it again then."""
+    if DAEMON in parts:
+        _wait_for_claims(host, clock)
     for _, unit in removal.units:
         _systemctl(host, "disable", "--now", unit)
     for reader in dict.fromkeys(one.reader for _, one in removal.files):
@@ -64,6 +69,20 @@ def carry_out(host: Host, removal: Removal, parts: Collection[str]) -> None:
     if any(path.startswith(_UNITS) for path in _touched(removal)):
         _systemctl(host, "daemon-reload")
     _forget(host, removal, parts)
+
+
+def _wait_for_claims(host: Host, clock: Clock) -> None:
+    """Wait until no claim is prepared: without the daemon its pod would never end. Raises `RemovalError`."""
+    until = clock.monotonic() + _CLAIMS_S
+    while claims := find_claims(host):
+        if clock.monotonic() >= until:
+            more = f" and {len(claims) - _CLAIMS_SHOWN} more" if len(claims) > _CLAIMS_SHOWN else ""
+            raise RemovalError(
+                f"claims are prepared on this node: {', '.join(claims[:_CLAIMS_SHOWN])}{more}. Their pods end only "
+                "while grapnel-node is there: end them, also those that no drain evicts, such as a DaemonSet's, and "
+                "remove again (of a claim that is not in the cluster any more: docs/dra.md, What is kept)"
+            )
+        clock.sleep(_LOOK_S)
 
 
 def _give_back(host: Host, removal: Removal, reader: Reader) -> None:

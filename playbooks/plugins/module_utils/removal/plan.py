@@ -13,7 +13,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.originals imp
     find_unrecorded,
     read_originals,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.removal.own import UNITS, find_own
+from ansible_collections.grapnel.node.plugins.module_utils.removal.own import UNITS, find_claims, find_own
 from ansible_collections.grapnel.node.plugins.module_utils.removal.packages import PackagePlan, plan_packages
 from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import (
     DAEMON,
@@ -145,6 +145,8 @@ def find_removal(host: Host, parts: Collection[str]) -> Removal:
     notes += unrecorded.notes if RUNTIME in parts else ()
     if DAEMON in parts and _MIG_LAYOUT in known:
         notes.append("the GPUs stay divided by MIG as they are: how they were before is not known")
+    if DAEMON in parts and (claims := find_claims(host)):
+        notes.append(f"claims are prepared on the node ({len(claims)}): it stays as it is while a pod has one of them")
     if NODE in parts and any(host.path(path).exists() for path in _NODE_SETTINGS):
         notes.append(
             "the settings of kubelet and kernel stay: `grapnel apply` gives them back when the declaration has no "

@@ -23,6 +23,7 @@ from plugin.dra.slices import (
     is_ours,
     kept_features,
     list_slices,
+    mark_of,
     plan_writes,
     request_of,
 )
@@ -46,6 +47,10 @@ WATCH_S = 600  # and up to a half more
 _LONG_S = 30  # a watch that lasted so long was one: what ends sooner is begun again later each time
 _MOST_ROUNDS = 5  # of writes that others overtook, until it waits
 _LOOK_S = 0.5  # whether a kubelet has come
+
+
+def _new_mark() -> str:
+    return os.urandom(4).hex()
 
 
 def _chance() -> float:
@@ -85,6 +90,8 @@ class SliceKeeper:
         self._is_ended = threading.Event()
         self._is_settled = threading.Event()  # what is wanted is what there is, as far as is known
         self._owner: Owner | None = None
+        self._mark = ""  # of names of slices, once others have taken those without it
+        self._taken: set[str] = set()  # names of slices that could not be made, as there is one
         self._is_held = not self._is_pods  # to slices of its node; that a pod's account is, an answer has to show
         self._problem = ""
         self._versions: dict[str, str] = {}  # of each slice, as it was written or listed last
@@ -177,8 +184,10 @@ class SliceKeeper:
                 return
             if (owner := self._owner) is None:
                 uid = node_state(self._api.ask(read_node(self._node))).uid
-                self._owner = owner = Owner(self._node, uid, self._driver)
+                self._owner = owner = Owner(self._node, uid, self._driver, self._mark)
             found = self._list()
+            if mark := self._find_mark(owner, found):
+                self._owner = owner = owner._replace(mark=mark)
             if wanted and not self._is_held:
                 self._check_held()
             writes = plan_writes(owner, wanted, found, self.features)
@@ -188,6 +197,17 @@ class SliceKeeper:
                         self._is_settled.set()
                         return
         raise ClusterError("the slices are changed by others as fast as they are written", "is there a second driver?")
+
+    def _find_mark(self, owner: Owner, found: list[Json]) -> str:
+        """Return the mark that names are to have: that of before, or a new one where others have any of them."""
+        taken = self._taken.difference(each["metadata"]["name"] for each in found)
+        self._taken = set()
+        if taken:
+            name = min(taken)
+            hint = f"see `kubectl get resourceslice {name}`; this node's have other names from now on"
+            self._log.warning(f"the resource slice {name} is another node's, or driver's", hint=hint)
+        self._mark = _new_mark() if taken else self._mark or mark_of(owner, found)
+        return self._mark
 
     def _check_held(self) -> None:
         """Raise ClusterError where this pod's account may write slices of other nodes: root of any node may use it."""
@@ -217,6 +237,8 @@ class SliceKeeper:
             except ClusterError as error:
                 if error.status == FORBIDDEN:
                     self._is_held = not self._is_pods  # it was the right that was missing, and not the policy's word
+                if error.status == CONFLICT and write.is_new:
+                    self._taken.add(write.name)
                 if error.status in (CONFLICT, NOT_FOUND):
                     self._owner = None if error.status == NOT_FOUND else self._owner
                     return False

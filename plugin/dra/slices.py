@@ -4,12 +4,16 @@ One pool of the node's name. A slice has at most 64 devices, as one with taints 
 counters: since 1.35 not both (`ResourceSliceMax…` in k8s.io/api/resource/v1, 1.37). Slices of other generations
 than the pool's newest are ignored by the scheduler, so where more than one slice has to change, all are written with
 the next generation.
+
+Slices have names that follow from what they are, so a daemon that was killed makes none twice. Whoever may write slices
+can take such a name first; they have a mark behind it then, which nobody could know before.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -29,15 +33,17 @@ NEXT_DRIVER = "grapnel.dev/nextDriverVersion"  # attribute: a change of the driv
 ALL_FEATURES = Features()
 _NOBODYS = "tried.grapnel.dev"  # no driver has it, so no policy that is about slices of some drivers answers for all
 _MAX_NODE = 200
+_MARK = "[0-9a-f]{8}"
 _RESOURCE = "resourceslices"
 
 
 class Owner(NamedTuple):
-    """The Node, with which slices go, and whose they are there."""
+    """The Node, with which slices go, and whose they are there. `mark` ends their names, where others took these."""
 
     name: str
     uid: str
     driver: str = DRIVER
+    mark: str = ""
 
 
 class Write(NamedTuple):
@@ -92,6 +98,13 @@ def is_ours(document: Mapping[str, Any], node: str, driver: str = DRIVER) -> boo
     """Whether a slice is this driver's, of this node."""
     spec = document.get("spec")
     return isinstance(spec, dict) and spec.get("driver") == driver and spec.get("nodeName") == node
+
+
+def mark_of(owner: Owner, found: Sequence[Json]) -> str:
+    """Return the mark that slices have by now, "" for none."""
+    form = re.compile(f"{re.escape(_name(owner._replace(mark=''), ''))}(counters-)?[0-9]+-({_MARK})")
+    marks = (found_in[2] for each in found if (found_in := form.fullmatch(each["metadata"]["name"])))
+    return next(marks, "")
 
 
 def announced(devices: Sequence[DraDevice], version: str) -> tuple[DraDevice, ...]:
@@ -171,7 +184,7 @@ def _cut(rows: Sequence[Json], most: int) -> list[list[Json]]:
 def _name(owner: Owner, end: str) -> str:
     node = owner.name
     mark = f"-{hashlib.sha256(node.encode()).hexdigest()[:8]}" if len(node) > _MAX_NODE else ""
-    return f"{node[:_MAX_NODE]}{mark}-{owner.driver}-{end}"
+    return f"{node[:_MAX_NODE]}{mark}-{owner.driver}-{end}{owner.mark and f'-{owner.mark}'}"
 
 
 def _document(owner: Owner, name: str, part: Json, pool: Json, known: Json | None) -> Json:

@@ -14,6 +14,7 @@ from plugin.base.errors import ClusterError
 from plugin.base.log import Logger
 from plugin.dra import keeper
 from plugin.dra.devices import DRIVER, DraDevice
+from plugin.dra.slices import Owner, plan_writes
 from plugin.kubelet.cdi_names import OTHERS
 from plugin.settings.node_config import IN_CLUSTER
 from tests.waiting import wait_until
@@ -33,6 +34,7 @@ class Server:
     def __init__(self) -> None:
         self.node_uid = "first"
         self.slices: dict[str, dict[str, Any]] = {}
+        self.others: set[str] = set()  # names that slices of other nodes have
         self.version = 0
         self.watches = 0
         self.has_taints = True
@@ -53,6 +55,9 @@ class Server:
         if request.verb == "delete":
             del self.slices[request.path.rpartition("/")[2]]
             return {}
+        return self.write(request)
+
+    def write(self, request: Request) -> dict[str, Any]:
         assert request.verb in ("create", "update")
         if not self.may_write:
             raise ClusterError("no rule allows it", status=403)
@@ -67,6 +72,8 @@ class Server:
                 raise ClusterError("is invalid: denied by grapnel-resourceslices", status=422)
             return {}
         document: dict[str, Any] = json.loads(request.body)
+        if request.verb == "create" and document["metadata"]["name"] in {*self.others, *self.slices}:
+            raise ClusterError("already exists", status=409)
         for device in document["spec"]["devices"] if not self.has_taints else ():
             device.pop("taints", None)
         self.version += 1
@@ -159,6 +166,31 @@ def test_a_right_that_comes_later_is_not_taken_for_the_policy(server: Server) ->
         assert not server.slices
     finally:
         made.close()
+
+
+def test_a_name_that_another_node_took_first_keeps_no_slice_from_being_written(
+    server: Server, slices: keeper.SliceKeeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was tried again for ever: the node could not read whose slice it was, and published nothing."""
+    (write,) = plan_writes(Owner("n1", "first"), [DEVICE], [])
+    server.others.add(write.name)
+    slices.publish((DEVICE,))
+    wait_until(lambda: slices.is_settled, lambda: slices.problem)
+    (name,) = server.slices
+    assert name.startswith(f"{write.name}-")
+    assert f"the resource slice {write.name} is another node's, or driver's" in caplog.messages
+    written = server.version
+    server.others.clear()
+    slices.publish((DEVICE._replace(unhealthy="xid 79"),))
+    wait_until(lambda: slices.is_settled, lambda: slices.problem)
+    assert (list(server.slices), server.version) == ([name], written + 1)
+    next_one = keeper.SliceKeeper("n1", "kubelet.conf", {}, lambda: True, Logger())
+    try:
+        next_one.publish((DEVICE._replace(unhealthy="xid 79"),))
+        wait_until(lambda: next_one.is_settled, lambda: next_one.problem)
+        assert (list(server.slices), server.version) == ([name], written + 1), "it writes no slice anew"
+    finally:
+        next_one.close()
 
 
 def test_slices_belong_to_the_node_that_was_made_anew(server: Server, slices: keeper.SliceKeeper) -> None:

@@ -9,7 +9,9 @@ import pytest
 import yaml
 
 from lab.machine.errors import CommandError
+from plugin.base.log import Logger
 from plugin.dra.devices import DRIVER, DraDevice
+from plugin.dra.keeper import SliceKeeper
 from plugin.dra.slices import Owner, plan_writes
 from plugin.kubelet.cdi_names import OTHERS
 from tests.plugin.daemon_process import REPOSITORY
@@ -110,6 +112,25 @@ def test_kubernetes_alone_holds_a_kubelet_to_its_node_and_nobody_to_a_pool(
     assert "same NodeName" in kubelet("create", slice_of(server, OTHER))
     assert kubelet("create", slice_of(server, MINE, pool=OTHER)) == ""
     assert account("create", slice_of(server, OTHER)) == ""
+    clear(server)
+
+
+def test_a_name_that_is_taken_keeps_no_node_from_publishing(server: ControlPlane, tmp_path: Path) -> None:
+    """A kubelet's identity may neither read nor change the slice of another node that has the name."""
+    taken = slice_of(server, OTHER, name=f"{MINE}-{DRIVER}-0")
+    server.kubectl(["create", "-f", "-"], input_text=json.dumps(taken))
+    path = tmp_path / "kubeconfig"
+    path.write_text(server.render_kubeconfig(server.certificates.prepare_node(MINE)))
+    path.chmod(0o600)
+    slices = SliceKeeper(MINE, str(path), {}, lambda: True, Logger())
+    try:
+        slices.publish((DraDevice("gpu-0", "GPU-0", ("GPU-0",), (), {"type": {"string": "gpu"}}, {}),))
+        wait_until(lambda: slices.is_settled, lambda: slices.problem)
+    finally:
+        slices.close()
+    names = server.kubectl(["get", "resourceslices", "-o", "name", f"--field-selector=spec.nodeName={MINE}"]).split()
+    assert len(names) == 1
+    assert f"/{MINE}-{DRIVER}-0-" in names[0]
     clear(server)
 
 

@@ -57,14 +57,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def _prestart(arguments: Sequence[str]) -> int:
     options = {"--config": _CONFIG, "--root": "/", "--entitlement": ""}
-    for index in range(0, len(arguments), 2):
-        if arguments[index] not in options or index + 1 == len(arguments):
-            _complain(_PRESTART_USAGE)
-            return EXIT_USAGE
-        options[arguments[index]] = arguments[index + 1]
-    if options["--entitlement"] not in {"", "cdi", "gpus"}:
-        _complain(_PRESTART_USAGE)
-        return EXIT_USAGE
+    unknown = _take(arguments, options)
+    if unknown or options["--entitlement"] not in {"", "cdi", "gpus"}:
+        return _misuse(unknown or f"--entitlement {options['--entitlement']}", _PRESTART_USAGE)
 
     from runtime_hook.prestart import prestart
 
@@ -74,19 +69,34 @@ def _prestart(arguments: Sequence[str]) -> int:
 
 def _limit(arguments: Sequence[str]) -> int:
     options = {"--config": _CONFIG, "--part": ""}
-    for index in range(1, len(arguments), 2):
-        if arguments[index] not in options or index + 1 == len(arguments):
-            _complain(_LIMIT_USAGE)
-            return EXIT_USAGE
-        options[arguments[index]] = arguments[index + 1]
-    if not arguments:
-        _complain(_LIMIT_USAGE)
-        return EXIT_USAGE
+    unknown = _take(arguments[1:], options)
+    if unknown or not arguments:
+        return _misuse(unknown, _LIMIT_USAGE)
 
     from runtime_hook.prestart import limit
 
     limit(arguments[0], options["--config"])
     return EXIT_OK
+
+
+def _take(arguments: Sequence[str], options: dict[str, str]) -> str:
+    """Put arguments into options; return one that is none of these, or has no value, "" where there is none."""
+    for index in range(0, len(arguments), 2):
+        if arguments[index] not in options or index + 1 == len(arguments):
+            return arguments[index]
+        options[arguments[index]] = arguments[index + 1]
+    return ""
+
+
+def _misuse(unknown: str, usage: str) -> int:
+    """Say how a command is called; files of the node daemon do, which may be of a later release than this hook."""
+    _complain(
+        f"{unknown} is not known to this hook, the node daemon may be of a later release: `grapnel apply` "
+        f"brings both to one ({usage})"
+        if unknown
+        else usage
+    )
+    return EXIT_USAGE
 
 
 def _complain(text: str) -> None:

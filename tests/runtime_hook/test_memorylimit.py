@@ -195,3 +195,18 @@ def test_the_hook_that_the_cdi_file_adds_for_a_claim_asks_the_daemon(
 @pytest.mark.parametrize("arguments", [[], [MEMORY, "--config"], [MEMORY, "--root", "/"], [MEMORY, "--part"]])
 def test_a_call_that_no_cdi_file_makes_is_a_usage_error(arguments: list[str]) -> None:
     assert run_hook(["limit", *arguments], b"").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "unknown"),
+    [
+        (["limit", MEMORY, "--share", "1"], "--share"),
+        (["prestart", "--verbose"], "--verbose"),
+        (["prestart", "--entitlement", "later"], "--entitlement later"),
+    ],
+)
+def test_a_call_of_a_later_node_daemon_says_what_helps(call: list[str], unknown: str) -> None:
+    """The pod's events had a line of usage, and nobody knew that an apply was due."""
+    said = run_hook(call, b"").stderr.decode()
+    assert f"{unknown} is not known to this hook" in said
+    assert "`grapnel apply`" in said

@@ -85,6 +85,7 @@ class World:
     kubeconfig: Path | None = None
     wrap: Callable[[Sender], Sender] = lambda sender: sender
     haste: float = 1.0
+    domains_in: str = ""
 
     def join(self, *packages: str, is_new: bool = False) -> str:
         """Have a machine join the cluster with what is installed on it; return its name."""
@@ -199,4 +200,4 @@ class World:
                 planner=planner,
             )
 
-        return Controller(api, dependencies, holder, say=self.said.append, node=node)
+        return Controller(api, dependencies, holder, say=self.said.append, node=node, domains_in=self.domains_in)

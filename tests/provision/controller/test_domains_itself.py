@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.provision.cluster.stage import Stage
+    from tests.provision.controller.fleet import World
 
 pytestmark = [pytest.mark.functional, pytest.mark.timeout(240)]
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -211,6 +212,17 @@ def test_what_cannot_be_served_says_why(racks: Racks) -> None:
     racks.add_domain("taken", template="mine")
     wait_until(lambda: "allocationMode All" in racks.status("all").get("message", ""), "all channels are refused")
     wait_until(lambda: "is not of this" in racks.status("taken").get("message", ""), "a template of others is left")
+
+
+def test_the_controller_serves_them_where_it_is_to(world: World, account: Path) -> None:
+    assert account.exists()
+    made = Racks(world.stage, f"domains-{next(_NUMBERS)}")
+    made.add_domain("one")
+    templates = ("resourceclaimtemplates", "-n", made.namespace)
+    world.domains_in = NAMESPACE
+    with world.controller():
+        wait_until(lambda: bool(world.stage.get(*templates)["items"]), "a template", explain=lambda: str(world.said))
+    made.delete("one")
 
 
 def test_a_ledger_that_cannot_be_read_is_not_guessed(racks: Racks) -> None:

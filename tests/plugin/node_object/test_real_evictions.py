@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,9 +25,9 @@ def make_pod(control_plane: ControlPlane, name: str, node: str) -> str:
         "metadata": {"name": name, "namespace": "default", "labels": {"app": name}},
         "spec": {"nodeName": node, "containers": [{"name": "main", "image": "none"}]},
     }
-    control_plane.kubectl(["create", "-f", "-"], input_text=json.dumps(body))
+    control_plane.api.create("/api/v1/namespaces/default/pods", body)
     status = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
-    control_plane.kubectl(["patch", "pod", name, "--subresource=status", "--type=merge", "-p", json.dumps(status)])
+    control_plane.api.merge(f"/api/v1/namespaces/default/pods/{name}/status", status)
     return str(read(control_plane, name)["metadata"]["uid"])
 
 

@@ -62,12 +62,8 @@ def is_guarded(control_plane: ControlPlane) -> bool:
 
 def feature(control_plane: ControlPlane, node: str) -> dict[str, Any]:
     """Return the object of a node, {} where there is none."""
-    name = f"nvidia-features-for-{node}"
-    text = control_plane.kubectl(
-        ["get", "nodefeature", name, f"--namespace={NAMESPACE}", "--ignore-not-found", "-o", "json"]
-    )
-    found: dict[str, Any] = json.loads(text or "{}")
-    return found
+    path = f"/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/{NAMESPACE}/nodefeatures/nvidia-features-for-{node}"
+    return control_plane.api.get(path) or {}
 
 
 def test_the_server_keeps_all_that_is_said(served: ControlPlane, node: str, tmp_path: Path) -> None:

@@ -58,14 +58,14 @@ def daemon(guarded: ControlPlane) -> Iterator[Account]:
     """The daemon's token on a Node with marks of others; the policies are in force, which takes seconds."""
     node = "guarded"
     register(guarded, node)
-    guarded.kubectl(["patch", "node", node, "--type=merge", "-p", json.dumps({"metadata": BEFORE})])
+    guarded.api.merge(f"/api/v1/nodes/{node}", {"metadata": BEFORE})
     made = Account(guarded, node, account_on(guarded, node))
     wait_until(lambda: "'grapnel-node'" in made.patch({"metadata": {"labels": {"a": "b"}}}, "?dryRun=All"))
     wait_until(lambda: "'grapnel-node-events'" in made.tell(event("else"), "?dryRun=All"))
     yield made
-    guarded.kubectl(["patch", "node", node, "--type=merge", "-p", '{"metadata": {"finalizers": null}}'])
+    guarded.api.merge(f"/api/v1/nodes/{node}", {"metadata": {"finalizers": None}})
     guarded.kubectl(["delete", "pod", f"on-{node}", "--namespace", NAMESPACE, "--force", "--grace-period=0"])
-    guarded.kubectl(["delete", "node", node])
+    guarded.api.delete(f"/api/v1/nodes/{node}")
 
 
 def event(node: str, kind: str = "Node", component: str = FIELD_MANAGER, namespace: str = "default") -> dict[str, Any]:
@@ -173,7 +173,7 @@ def test_the_spec_is_refused(daemon: Account, spec: object) -> None:
 @pytest.mark.parametrize("spec", [{"unschedulable": None}, {"taints": None}], ids=["uncordon", "untaint"])
 def test_a_cordoned_node_stays_so(daemon: Account, guarded: ControlPlane, spec: object) -> None:
     guarded.kubectl(["cordon", daemon.node])  # and tainted, by the control plane
-    wait_until(lambda: bool(guarded.kubectl(["get", "node", daemon.node, "-o", "jsonpath={.spec.taints}"])))
+    wait_until(lambda: "taints" in guarded.api.read(f"/api/v1/nodes/{daemon.node}")["spec"])
     assert "may not cordon or taint" in daemon.patch({"spec": spec})
 
 

@@ -19,6 +19,8 @@ _STEPS: Final = {
     (Role.DRIVER, Action.DEPLOY): "driver: Install the program that changes the driver",
     (Role.DRIVER, Action.STAGE): "driver: Download and build the driver beforehand",
     (Role.RUNTIME, Action.INSTALL): "runtime: Install the engine's packages",
+    (Role.RUNTIME, Action.HOLD): "runtime: Install the engine's packages",
+    (Role.RUNTIME, Action.UNHOLD): "runtime: Install the engine's packages",
     (Role.RUNTIME, Action.DEPLOY): "runtime: Install the hook, and the units that keep the driver inventory up to date",
     (Role.NODE_DAEMON, Action.DEPLOY): "node_daemon: Install the daemon from its archive",
     (Role.NODE_DAEMON, Action.DIVIDE): "node_daemon: Divide the GPUs",

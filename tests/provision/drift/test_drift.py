@@ -114,8 +114,8 @@ def test_what_else_differs_on_a_node_with_an_edited_file_needs_force_too() -> No
 
 def test_files_whose_text_cannot_be_known_yet_are_left_out() -> None:
     bare = make_facts()
-    ubuntu = replace(bare, node=replace(bare.node, os=replace(bare.node.os, id="ubuntu", version_id="24.04")))
-    planned = plan(ubuntu, make_stack(driver={"enabled": False}))
+    amazon = replace(bare, node=replace(bare.node, os=replace(bare.node.os, id="amzn", version_id="2023")))
+    planned = plan(amazon, make_stack(driver={"enabled": False}))
     reasons = [one.reason for one in differences_of(planned)]
 
     assert any(item.deferred for item in planned.items)

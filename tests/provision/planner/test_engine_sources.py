@@ -490,6 +490,8 @@ def test_a_package_that_somebody_keeps_away_is_not_installed(facts: NodeFacts, w
     assert problem.code == "engine-left-out"
     assert where in problem.message
     assert plan(edit_package_manager(facts, left_out=("runc",)), declared).problems == ()
+    ours = replace(edit_package_manager(facts, left_out=(name,)), engine_holds=(name,))
+    assert plan(ours, declared).problems == ()
 
 
 def test_an_engine_that_is_half_installed_is_told_unless_the_drivers_packages_are_repaired_anyway() -> None:

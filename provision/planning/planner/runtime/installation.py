@@ -234,8 +234,8 @@ def install_problems(
 
 def _left_out(facts: NodeFacts, package: EnginePackage) -> tuple[Problem, ...]:
     """Say that somebody has kept a package away, whom an installation would not ask."""
-    manager, left = facts.package_manager, sorted({package.name} & {*facts.package_manager.left_out})
-    if not left:
+    manager = facts.package_manager
+    if package.name not in manager.left_out or package.name in facts.engine_holds:  # a lock of grapnel's own
         return ()
     where = "`zypper locks`" if manager.name == "zypper" else "exclude= in /etc/dnf/dnf.conf or a repository"
     problem = Problem(

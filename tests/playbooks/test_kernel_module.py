@@ -397,3 +397,17 @@ def test_the_mark_holds_what_is_to_be_restored(machine: Machine) -> None:
     noted = {"modules": ["nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia"], "services": [Kernel.SERVICE]}
     assert json.loads(machine.read(RELOAD_MARK)) == noted
     assert json.loads(machine.read(RESTORE)) == {**noted, "mig": {}}
+
+
+@pytest.mark.parametrize("status", [0, 1], ids=["labelled", "what cannot be labelled keeps no driver from coming"])
+def test_device_nodes_get_the_label_that_selinux_has_for_them(machine: Machine, status: int) -> None:
+    kernel = Kernel(machine, OLD, NEW)
+    machine.write("/sys/fs/selinux/enforce", "1")
+    machine.write("/usr/sbin/restorecon", mode=0o755)
+    machine.write("/dev/nvidia0")
+    machine.teach("restorecon -R -F", return_code=status)
+
+    exchange(machine)
+
+    assert kernel.loaded == dict.fromkeys(ALL, NEW)
+    assert any(call.startswith("restorecon -R -F /dev/nvidia0") for call in machine.calls)

@@ -81,3 +81,21 @@ def test_a_signer_that_is_not_the_declared_one_is_named(machine: Machine) -> Non
         ModuleFileError, match=f"lacks the module {NEW} signed by Site on disk, it has that of Stranger"
     ):
         install_modules(machine.host, make_target(machine, DECLARED))
+
+
+def test_a_module_has_the_label_of_its_folder_before_it_is_loaded(machine: Machine) -> None:
+    """A kernel that unpacks modules itself asks for the file's label, and loads none with that of another folder."""
+    Disk(machine, "", describe())
+    machine.write("/sys/fs/selinux/enforce", "1")
+    machine.write("/usr/sbin/restorecon", mode=0o755)
+    machine.write(FILE)
+    machine.teach("restorecon -R -F")
+
+    install_modules(machine.host, make_target(machine, None))
+
+    folder = FILE.rpartition("/")[0]
+    assert f"restorecon -R -F {folder}" in machine.calls
+    machine.teach("restorecon -R -F", return_code=1, stderr=f"restorecon: Could not set context for {FILE}\n")
+    Disk(machine, "", describe())
+    with pytest.raises(ModuleFileError, match=r"restorecon -R -F failed: .*Could not set context"):
+        install_modules(machine.host, make_target(machine, None))

@@ -6,6 +6,7 @@ domain, the driver a tree of files, the GPUs consoles under their names.
 
 from __future__ import annotations
 
+import bz2
 import json
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.functional
 
 GUEST = REPOSITORY / "tests/runtime_hook/selinuxguest.py"
+STORED = "var/lib/selinux/default/active/modules/400/grapnel/cil"
 RELEASE = "/usr/lib/grapnel/releases/hook-test"
 HOOK = """#!/usr/bin/python3 -IS
 import sys
@@ -59,11 +61,12 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     microvm.change(system, folder, ["sh", "-ec", f"{compiled}; semodule --noreload --install {MODULE_PATH}"])
     (given / "with/etc").mkdir(parents=True)
     (given / "etc/selinux").rename(given / "with/etc/selinux")
+    kept = bz2.decompress((given / STORED).read_bytes()).decode()
     shutil.rmtree(given / "var/lib/selinux")
     console = microvm.boot(system, given, "python3 /guest.py", timeout_s=600.0)
     results = [json.loads(line[7:]) for line in console.splitlines() if line.startswith("RESULT ")]
     assert "MODE Enforcing" in console, console
-    return {one["name"]: one for one in results} | {"console": console}
+    return {one["name"]: one for one in results} | {"console": console, "kept": kept}
 
 
 def _fill(given: Path, folder: Path) -> None:
@@ -115,3 +118,7 @@ def test_what_covers_the_drivers_folder_has_the_label_of_the_containers_mounts(s
     assert said["labelled"]["status"] == "status 0", said["console"]
     assert said["labelled"]["lines"] == ["driver", "ldiscs"]
     assert said["unlabelled"]["lines"] == ["ls: can't open '/proc/tty': Permission denied"], said["console"]
+
+
+def test_the_policy_keeps_the_modules_text_where_facts_look_for_it(said: dict[str, Any]) -> None:
+    assert said["kept"] == render_module()

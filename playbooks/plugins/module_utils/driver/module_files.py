@@ -7,11 +7,13 @@ module prebuilt, they are told not to, and the archives are loaded once the pack
 from __future__ import annotations
 
 import contextlib
+import posixpath
 import re
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.judge.trust import read_signers
 from ansible_collections.grapnel.node.plugins.module_utils.kernel.modprobe import describe_module, module_file
+from ansible_collections.grapnel.node.plugins.module_utils.machine.selinux import SelinuxError, is_on, restore_labels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -87,6 +89,7 @@ def install_modules(host: Host, target: Target) -> list[str]:
     for kernel in lacking:
         if target.change.dkms:
             _install(host, target, kernel)
+            _label(host, kernel)
         complaint = _complaint(host, target, kernel)
         if complaint:
             raise ModuleFileError(complaint)
@@ -149,6 +152,17 @@ def _install(host: Host, target: Target, kernel: str) -> None:
     done = host.run(["dkms", "install", "--force", *name, "-k", kernel], timeout_s)
     if done.return_code:
         raise ModuleFileError(f"dkms cannot install {' '.join(name[1::2])} for kernel {kernel}: {done.complaints}")
+
+
+def _label(host: Host, kernel: str) -> None:
+    """Give new modules their label: a kernel that unpacks them itself loads none with that of another folder."""
+    file = module_file(host, _NVIDIA, kernel) if is_on(host) else None
+    if file is None:
+        return
+    try:
+        restore_labels(host, [posixpath.dirname(file)])
+    except SelinuxError as error:
+        raise ModuleFileError(str(error)) from error
 
 
 def _state(host: Host, name: Sequence[str], kernel: str) -> str:

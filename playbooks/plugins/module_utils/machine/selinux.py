@@ -139,22 +139,24 @@ def has_module(host: Host) -> bool:
 def remove_module(host: Host) -> None:
     """Take our module out of the policy, and give nodes their former labels; raises `SelinuxError`."""
     _run(host, ["semodule", "--remove", _MODULE], _SEMODULE_TIMEOUT_S)
-    restore_labels(host, _device_nodes(host))
+    restore_labels(host, device_nodes(host))
 
 
-def restore_labels(host: Host, paths: Sequence[str] = ()) -> None:
+def restore_labels(host: Host, paths: Sequence[str] | None = None) -> None:
     """Give files the labels that the policy has for them, without ``paths`` all of grapnel's; raises `SelinuxError`.
 
     Where SELinux is off, or the tool is not there, nothing is done: labels would be kept by nobody.
     """
     if not is_on(host) or host.find_command("restorecon") is None:
         return
-    there = [path for path in paths or (*_OWN, *_device_nodes(host)) if os.path.lexists(host.path(path))]
+    wanted = (*_OWN, *device_nodes(host)) if paths is None else paths
+    there = [path for path in wanted if os.path.lexists(host.path(path))]
     if there:
         _run(host, ["restorecon", "-R", "-F", *there], _RESTORECON_TIMEOUT_S)
 
 
-def _device_nodes(host: Host) -> list[str]:
+def device_nodes(host: Host) -> list[str]:
+    """Return the device nodes of NVIDIA's driver, and the folders of such."""
     return [f"/dev/{name}" for name in host.names("/dev") if _NODE.fullmatch(name)]
 
 

@@ -34,6 +34,11 @@ from ansible_collections.grapnel.node.plugins.module_utils.kernel import exchang
 from ansible_collections.grapnel.node.plugins.module_utils.kernel import services as driver_services
 from ansible_collections.grapnel.node.plugins.module_utils.kernel.device_nodes import make_nodes, missing_nodes
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock
+from ansible_collections.grapnel.node.plugins.module_utils.machine.selinux import (
+    SelinuxError,
+    device_nodes,
+    restore_labels,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import DAEMON_UNIT
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Transaction
 from ansible_collections.grapnel.node.plugins.module_utils.use.modules import find_users
@@ -213,8 +218,11 @@ def load(node: Node, target: Target) -> str:
 
 
 def make_device_nodes(node: Node, target: Target) -> str:
+    """Make the nodes that nobody else has made, and give all of them the label by which containers open them."""
     missing = missing_nodes(node.host) if target.change.module else []
     make_nodes(node.host, missing, node.mknod)
+    with contextlib.suppress(SelinuxError):  # a plan tells of nodes with another label, and no swap is worth that
+        restore_labels(node.host, device_nodes(node.host))
     return ", ".join(one.path for one in missing)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lab.emulated import agent, image
+from lab.nodes.emulated import agent, image
 
 if TYPE_CHECKING:
     from pathlib import Path

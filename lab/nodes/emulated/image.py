@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from lab.emulated import agent
-from lab.emulated.machine import emulated_machine
 from lab.machine.command import CONTAINED, run
 from lab.machine.folders import cache_dir, content_key
 from lab.machine.lock import locked
 from lab.machine.mirrors import carried_options, find_mirrors
 from lab.machine.requirements import require_machine
+from lab.nodes.emulated import agent
+from lab.nodes.emulated.machine import emulated_machine
 
 SUITE: Final = "bookworm"  # QEMU of Debian 12 cannot start the compressed kernels of later suites
 BUILD_TIMEOUT_S: Final = 1800.0

@@ -19,9 +19,9 @@ import ansible
 import msgspec
 import pytest
 
-from lab.emulated.image import ensure
-from lab.emulated.machine import emulated_machine
 from lab.machine.folders import cache_dir
+from lab.nodes.emulated.image import ensure
+from lab.nodes.emulated.machine import emulated_machine
 from provision.declaration.fleet.facts.node import parse_facts
 from provision.planning.driver_change import DriverChange, PackageVersion, change_id
 from provision.planning.supply.payload.archive import write_archive
@@ -33,7 +33,7 @@ from tests.provision.samples import available, make_stack, plan, replace
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lab.emulated.machine import EmulatedMachine
+    from lab.nodes.emulated.machine import EmulatedMachine
 
 pytestmark = [
     pytest.mark.nodes,

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from lab.emulated import agent
-from lab.emulated.machine import emulated_machine
 from lab.machine.command import CONTAINED, run
 from lab.machine.folders import cache_dir, content_key
 from lab.machine.lock import locked
 from lab.machine.mirrors import carried_options, find_mirrors
 from lab.machine.requirements import require_machine
+from lab.nodes.emulated import agent
+from lab.nodes.emulated.machine import emulated_machine
 
 SUITE: Final = "bookworm"  # QEMU of Debian 12 cannot start the compressed kernels of later suites
 BUILD_TIMEOUT_S: Final = 1800.0
@@ -96,7 +96,10 @@ class Image:
 def ensure() -> Image:
     """Return the image, built if it is not in the cache (some minutes, 900 MB)."""
     home = cache_dir() / "emulated"
-    key = content_key(Path(__file__).read_bytes(), Path(agent.__file__).read_bytes())
+    key = content_key(
+        *(SUITE, _MERGED, _STATUS, _AGENT_UNIT, _INIT, _FIRST_START, Path(agent.__file__).read_bytes()),
+        *("\n".join(names) for names in (PACKAGES, _MASKED, _BOOT_MODULES)),
+    )
     image = Image(home / f"{SUITE}-arm64-{key}")
     if image.folder.is_dir():
         return image
@@ -161,7 +164,7 @@ def _write_ram_disk(tree: Path, release: str, target: Path) -> None:
     for name in ("bin", "modules", "dev", "root"):
         (folder / name).mkdir(parents=True)
     shutil.copy(tree / "bin/busybox", folder / "bin/busybox")
-    order = _in_order(modules)
+    order = in_order(modules)
     for path in order:
         shutil.copy(modules / path, folder / "modules")
     (folder / "modules/order").write_text("\n".join(Path(path).name for path in order))
@@ -172,7 +175,7 @@ def _write_ram_disk(tree: Path, release: str, target: Path) -> None:
     shutil.rmtree(folder)
 
 
-def _in_order(modules: Path) -> list[str]:
+def in_order(modules: Path) -> list[str]:
     """Return the modules' files below a kernel's folder, each after those that it depends on (modules.dep)."""
     lines = (line.partition(":") for line in (modules / "modules.dep").read_text().splitlines())
     needs = {path: rest.split() for path, _, rest in lines}

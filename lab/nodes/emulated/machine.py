@@ -14,14 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
-from lab.emulated import agent
 from lab.machine.command import DYING
 from lab.machine.errors import CommandError
+from lab.nodes.emulated import agent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lab.emulated.image import Image
+    from lab.nodes.emulated.image import Image
 
 BOOT_TIMEOUT_S: Final = 300.0
 _TAIL_BYTES: Final = 3000

@@ -118,7 +118,10 @@ def why_not_free(hold: Hold, places: Mapping[str, Place], gone: Collection[str])
         if node in gone:
             continue
         if node not in places:
-            return f"{node} publishes no channel, so nobody knows whether it is free"
+            return (
+                f"{node} publishes no channel, so nobody knows whether it is free; where no pod of the domain runs "
+                "there, delete its Node, or take it out of ConfigMap grapnel-compute-domains"
+            )
         if places[node].domain == hold.domain:
             return f"{node} still has claims of it"
     return ""

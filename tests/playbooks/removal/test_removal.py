@@ -89,12 +89,13 @@ def test_the_file_for_cdi_goes_from_where_the_hook_s_configuration_has_it(machin
 
 
 def test_the_files_of_claims_go_with_the_daemon(machine: Machine, engine: Systemd) -> None:
-    """That of other devices than GPUs has no hook, and the kind of device that it has is grapnel's alone."""
+    """Those of other devices and of IMEX channels have no hook, and their kinds of device are grapnel's alone."""
     assert engine
     set_up(machine)
     machine.write("/etc/grapnel/node.json", '{"cdiFolder": "/srv/cdi"}\n')
     machine.write("/srv/cdi/grapnel-claims.json", CDI % OUR_HOOK)
     machine.write("/srv/cdi/grapnel-devices.json", '{"kind": "grapnel.dev/device", "devices": []}')
+    machine.write("/srv/cdi/grapnel-domains.json", '{"kind": "grapnel.dev/channel", "devices": []}')
     machine.write("/srv/cdi/theirs.json", CDI % "/usr/bin/nvidia-cdi-hook")
     remove(machine)
     assert [path.name for path in (machine.root / "srv/cdi").iterdir()] == ["theirs.json"]

@@ -46,7 +46,7 @@ _RELEASES = f"{PROGRAMS}/releases"
 _PROGRAMS = {DAEMON: "node", HOOK: "hook"}
 _CDI_FOLDER = "/var/run/cdi"
 _CDI = f"{_CDI_FOLDER}/grapnel.json"
-_OTHER_KIND = "grapnel.dev/device"  # the file of other devices has no hook
+_HOOKLESS = ("grapnel.dev/device", "grapnel.dev/channel")  # of other devices, and of IMEX channels
 _MAX_CDI_BYTES = 4 << 20  # as the hook reads it
 _STATE = {
     DAEMON: (
@@ -77,7 +77,7 @@ def _named(host: Host, part: str) -> list[str]:
     folder = _setting(host, NODE_CONFIG, "cdiFolder") or _CDI_FOLDER
     named = {
         HOOK: [_setting(host, HOOK_CONFIG, "cdi") or _CDI],
-        DAEMON: [f"{folder}/grapnel-claims.json", f"{folder}/grapnel-devices.json"],
+        DAEMON: [f"{folder}/grapnel-{name}.json" for name in ("claims", "devices", "domains")],
     }
     return [path for path in named.get(part, ()) if _is_our_cdi(host, path)]
 
@@ -88,7 +88,7 @@ def _is_our_cdi(host: Host, path: str) -> bool:
         if not stat.S_ISREG(host.path(path).lstat().st_mode):
             return False
         document = json.loads(host.read_text(path, _MAX_CDI_BYTES) or "{}")
-        if document.get("kind") == _OTHER_KIND:
+        if document.get("kind") in _HOOKLESS:
             return True
         hooks = document["containerEdits"]["hooks"]
         return any(str(hook["path"]).startswith(f"{PROGRAMS}/") for hook in hooks)

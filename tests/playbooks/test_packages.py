@@ -236,3 +236,14 @@ def test_packages_are_asked_for_by_their_plain_names(machine: Machine) -> None:
 
     (call,) = machine.calls
     assert "?exact-name(docker.io)" in call
+
+
+def test_a_key_that_has_expired_is_told_as_the_reason(machine: Machine) -> None:
+    """What apt calls an error says of such a repository only that it is not signed."""
+    said = "W: GPG error: file:/srv  InRelease: The following signatures were invalid: EXPKEYSIG F1323FA3\n"
+    unsigned = "E: The repository 'file:/srv  InRelease' is not signed.\n"
+    machine.teach("apt-get", return_code=100, stderr=said + unsigned)
+
+    error = refresh_lists(machine.host, FRESHNESS, Clock())["lists_error"]
+
+    assert "EXPKEYSIG F1323FA3; The repository" in error

@@ -113,6 +113,17 @@ def test_a_file_without_a_trusted_signature_is_refused(machine: Machine) -> None
             Finished(
                 1,
                 "",
+                "Error opening /srv/m/a-1.noarch.rpm: No such file or directory\n"
+                "Error: Some packages from local repository have incorrect checksum\n",
+            ),
+            "package-gone",
+            id="dnf: a folder that lost the package",
+        ),
+        pytest.param(
+            DnfSource(),
+            Finished(
+                1,
+                "",
                 "Error: Error downloading packages:\n  a-1-1.noarch: Download failed: Curl error (23): Failed writing "
                 "received data to disk/application for http://u:p@m.invalid/noarch/a-1.noarch.rpm [Failure writing "
                 "output to destination]\n",

@@ -200,6 +200,7 @@ def test_a_source_that_could_not_be_read_says_why() -> None:
     problem = only_problem(plan(edit_package_manager(facts, lists_error=refused), declared))
 
     assert problem.code == "package-not-available"
+    assert problem.hint.startswith("declare the key that signs it now")
     assert problem.hint.endswith(f"the package lists could not be refreshed: {refused}")
 
 

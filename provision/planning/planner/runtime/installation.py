@@ -25,6 +25,7 @@ _MISSING: Final = "engine-missing"
 _REPAIR: Final = {"dnf": "dnf remove --duplicates", "zypper": "zypper verify"}
 _UNHOLD: Final = {"apt": "apt-mark unhold", "zypper": "zypper removelock"}
 _SNAPS_DOCKER: Final = "snap.docker.dockerd.service"
+_OF_A_KEY: Final = re.compile(r"EXPKEYSIG|NO_PUBKEY|BADSIG|GPG|not signed")  # in the words of apt, dnf and zypper
 _UPSTREAM: Final = re.compile(r"(?:\d+:)?(\d+(?:\.\d+)*)")  # of a package's version
 
 
@@ -220,11 +221,13 @@ def install_problems(
     version = find_version(facts, stack, package)
     if not any(each.fetchable for each in facts.available.get(package.name, ())):
         refused = facts.package_manager.lists_error
-        reason = f"; the package lists could not be refreshed: {refused}" if refused else ""
+        remedy = "enable the source that has it, or install the engine by other means"
+        if refused and _OF_A_KEY.search(refused) and stack.runtime.repository is not None:
+            remedy = "declare the key that signs it now, runtime.repository.key"
         missing = Problem(
             code="package-not-available",
             message=f"no package source of {facts.node.hostname} has {package.name}",
-            hint=f"enable the source that has it, or install the engine by other means{reason}",
+            hint=f"{remedy}; the package lists could not be refreshed: {refused}" if refused else remedy,
         )
         problems.append(missing)
     elif isinstance(version, Problem):

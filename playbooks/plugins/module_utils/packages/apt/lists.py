@@ -77,7 +77,8 @@ def _update(host: Host, timeout_s: float, clock: Clock) -> str | None:
 
 
 def _errors(done: Finished) -> str:
-    errors = [line[2:].strip() for line in done.stderr.splitlines() if line.startswith("E:")]
+    lines = done.stderr.splitlines()  # what is wrong with a signature, apt only warns of
+    errors = [line[2:].strip() for line in lines if line.startswith(("E:", "W: GPG error:"))]
     return without_passwords("; ".join(errors) or done.complaint)
 
 

@@ -56,7 +56,9 @@ _UNIT_LEFT_OUT = re.compile(r"(?<=\d) +$", re.MULTILINE)
 _SECTION = re.compile(r"^(?P<title>[A-Z][A-Za-z ]+):$", re.MULTILINE)
 _UNITS = {"": 1, "k": 1024, "M": 1024**2, "G": 1024**3}
 _GONE = re.compile(r"(?:No match for argument: (\S+)|Unable to find a match: (.+))")
-_LOST = re.compile(r"Status code: (?:404|410) for (?P<uri>\S+\.rpm)")
+_LOST = re.compile(
+    r"Status code: (?:404|410) for (?P<uri>\S+\.rpm)|Error opening (?P<file>\S+\.rpm): No such file or directory"
+)
 _UNREACHED = re.compile(r"(?:Status code: \d+|Curl error \(\d+\): .*?) for \S+(?: \[[^\]]*\])?")
 _REFRESH = (
     "refresh dnf's metadata (dnf makecache) and run `grapnel plan` again; a version that the repositories no longer "
@@ -142,7 +144,9 @@ def _failure(done: Finished, timeout_s: float) -> SourceError:
         return SourceError("no-space", f"the disk is full: {without_passwords(done.complaints)}", NO_SPACE_REMEDY)
     lost = _LOST.search(said)
     if lost:
-        return SourceError("package-gone", f"the repository no longer has {printable(lost['uri'])}", _REFRESH)
+        return SourceError(
+            "package-gone", f"the repository no longer has {printable(lost['uri'] or lost['file'])}", _REFRESH
+        )
     if unreached:
         return SourceError("source-unreachable", f"dnf cannot get the packages: {unreached}", _REACH)
     gone = _GONE.search(done.stderr)

@@ -154,7 +154,7 @@ def _find_gpu(host: Host) -> Gpu | None:
 
 
 def _find_client(host: Host, engine: str) -> _Client | None:
-    kinds: dict[str, type[_Ctr] | type[_DockerClient]] = {CONTAINERD.name: _Ctr, DOCKER.name: _DockerClient}
+    kinds: dict[str, type[_Ctr | _DockerClient]] = {CONTAINERD.name: _Ctr, DOCKER.name: _DockerClient}
     kind = kinds.get(engine)
     return None if kind is None or host.find_command(kind.program) is None else kind(host)
 

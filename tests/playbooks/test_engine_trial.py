@@ -168,9 +168,9 @@ def test_where_rules_give_gpus_to_namespaces_it_says_that_it_is_in_one(with_gpu:
 
 
 def test_a_container_that_does_not_start_is_told_with_the_reason_and_nothing_is_left(trial: Trial) -> None:
-    trial.answers.append(Finished(1, "", "a warning\nctr: failed to create shim task: no such file\n"))
+    trial.answers.append(Finished(1, "", "a warning\nctr: failed to start shim: gone\n: exit status 1\n"))
 
-    with pytest.raises(TrialError, match="a container without a GPU does not start: ctr: failed to create shim task"):
+    with pytest.raises(TrialError, match=r"does not start: ctr: failed to start shim: gone; : exit status 1$"):
         try_containers(trial.machine.host, "containerd", SCRATCH)
 
     assert trial.machine.calls[-3:] == [

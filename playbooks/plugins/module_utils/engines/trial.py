@@ -66,7 +66,9 @@ Seen = Mapping[str, frozenset[str]]  # by `PLAIN` or `WITH_GPU`, the paths that 
 
 
 class _Client(Protocol):
-    """How an engine is told to start a container."""
+    """How an engine is told to start a container, by a program that begins its complaints with its name."""
+
+    program: str
 
     def handler(self) -> Sequence[str] | None:
         """Return what names grapnel's handler on its command line, None where it knows none."""
@@ -122,7 +124,8 @@ def _start(client: _Client, kind: str, root: Path, handler: Sequence[str], gpu: 
     done = client.start(root, handler, gpu)
     *found, last = done.stdout.split() or [""]
     if done.return_code or last != _STARTED:
-        raise TrialError(f"{kind} does not start: {done.complaint}")
+        warned, named, error = done.complaints.partition(f"{client.program}: ")
+        raise TrialError(f"{kind} does not start: {named + error or warned}")
     return frozenset(found)
 
 
@@ -151,13 +154,15 @@ def _find_gpu(host: Host) -> Gpu | None:
 
 
 def _find_client(host: Host, engine: str) -> _Client | None:
-    if engine == CONTAINERD.name and host.find_command("ctr"):
-        return _Ctr(host)
-    return _DockerClient(host) if engine == DOCKER.name and host.find_command("docker") else None
+    kinds: dict[str, type[_Ctr | _DockerClient]] = {CONTAINERD.name: _Ctr, DOCKER.name: _DockerClient}
+    kind = kinds.get(engine)
+    return None if kind is None or host.find_command(kind.program) is None else kind(host)
 
 
 class _Ctr:
     """containerd's own client, which starts what a specification says: for ours, that of grapnel's handler."""
+
+    program = "ctr"
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -191,7 +196,7 @@ class _Ctr:
         self._ctr("namespaces", "remove", _NAMESPACE)
 
     def _ctr(self, *words: str) -> Finished:
-        return self._host.run(["ctr", "--namespace", _NAMESPACE, *words], _TIMEOUT_S)
+        return self._host.run([self.program, "--namespace", _NAMESPACE, *words], _TIMEOUT_S)
 
     def _add(self, spec: dict[str, Any], gpu: Gpu) -> None:
         """Add what a kubelet would of a device plugin's answer: nodes, and the rules by which they may be opened."""
@@ -231,6 +236,8 @@ def _handler_options(dump: str) -> Mapping[str, str] | None:
 class _DockerClient:
     """Docker's client: it needs an image, which is made of the folder."""
 
+    program = "docker"
+
     def __init__(self, host: Host) -> None:
         self._host = host
 
@@ -259,4 +266,4 @@ class _DockerClient:
         self._docker("image", "rm", "--force", name)
 
     def _docker(self, *words: str) -> Finished:
-        return self._host.run(["docker", *words], _TIMEOUT_S)
+        return self._host.run([self.program, *words], _TIMEOUT_S)

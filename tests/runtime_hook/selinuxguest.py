@@ -1,6 +1,6 @@
 """Runs in the virtual machine that enforces SELinux: containers of type `container_t` by a real runc, and our hook.
 
-Prints one line `RESULT {...}` for each container. Standard library only; nothing of this repository is imported.
+Prints one line `RESULT {...}` for each container, and `FACTS {...}`: what the collection tells of this machine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CONTAINERS = Path("/var/lib/containers")
 RELEASE = "/usr/lib/grapnel/releases/hook-test"
 HOOK = f"{RELEASE}/grapnel-hook"
 LOOK = (
-    "for name in nvidia0 nvidiactl; do [ -c /dev/$name ] && (: <>/dev/$name) 2>/dev/null && echo opened $name; done;"
+    "for name in nvidia0 nvidiactl; do (: </dev/$name) 2>/dev/null && (: <>/dev/$name) 2>/dev/null && echo opened $name; done;"
     "ls /dev; /bin/probe libcuda.so.1"
 )
 NODES = {"nvidia0": 16, "nvidia1": 17, "nvidiactl": 62, "nvidia-uvm": 60, "nvidia-uvm-tools": 59}
@@ -95,6 +95,19 @@ def run(name: str, command: str, *, given: str = "", hook: str = HOOK) -> None:
     say("RESULT " + json.dumps({"name": name, "status": status, "lines": said}))
 
 
+def tell_facts() -> None:
+    """Say what the collection tells of this machine, with the kernel's log in the place of auditd's."""
+    Path("/var/log/audit").mkdir(exist_ok=True)
+    sh("dmesg > /var/log/audit/audit.log")
+    sys.path.insert(0, "/collection")
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host  # noqa: PLC0415 - it is there now
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.selinux import (  # noqa: PLC0415 - it is there now
+        read_selinux,
+    )
+
+    say("FACTS " + json.dumps(read_selinux(Host())))
+
+
 def load(policy: str) -> None:
     """Load a policy with its labels for files, and label the nodes by it."""
     shutil.copytree(f"{policy}/{POLICY}", f"/{POLICY}", dirs_exist_ok=True)
@@ -107,6 +120,7 @@ def main() -> None:
     prepare()
     run("hook-of-a-library", LOOK, given="hook")
     run("bound-before", LOOK, given="bound", hook="/usr/bin/true")
+    tell_facts()
     sh(f"chcon -t bin_t {RELEASE}/grapnel-*")
     run(
         "labelled",
@@ -115,6 +129,8 @@ def main() -> None:
     )
     run("unlabelled", "ls /proc/tty", hook=f"{RELEASE}/grapnel-plan-unlabelled")
     load("/with")
+    shutil.copytree("/with/var", "/var", dirs_exist_ok=True)
+    tell_facts()
     run("given", LOOK, given="hook")
     run("bound", LOOK, given="bound")
     run("not-given", "mknod /dev/nvidia0 c 4 16; " + LOOK)

@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from runtime_hook import prestart
+from runtime_hook.base.deadline import Deadline
+from runtime_hook.inputs.bundle import parse_state, read_container_file
+from runtime_hook.inputs.config import HookConfig
 from tests.runtime_hook.containers import HOOK, run_hook
 from tests.runtime_hook.drivertree import uuid
 
@@ -244,3 +248,20 @@ def test_a_container_of_the_hosts_own_namespace_is_refused(configure: Callable[.
     made = bundle(tmp_path / "b", annotations={"grapnel.dev/allocation": "GPU-x"})
     done = run_hook(["prestart", *configure()], state(made, pid=os.getpid()))
     assert done.returncode == 1
+
+
+def test_what_mounts_is_told_the_label_of_the_containers_mounts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """No machine of the tests has both an enforcing kernel and the driver's folder in procfs."""
+    told: list[tuple[object, ...]] = []
+    monkeypatch.setattr("runtime_hook.container.root.KernelSyscalls", lambda *arguments: told.append(arguments))
+    monkeypatch.setattr("runtime_hook.container.root.kill_after", lambda _: None)
+    label = "system_u:object_r:container_file_t:s0:c1,c2"
+    folder = bundle(tmp_path / "bundle", linux={"mountLabel": label})
+    container = read_container_file(str(folder / "config.json"), str(folder))
+    run = prestart.Run(parse_state(state(folder)), container, HookConfig(), Deadline())
+
+    run._open_root()
+
+    assert [arguments[-1] for arguments in told] == [label]

@@ -6,7 +6,7 @@ domain, the driver a tree of files, the GPUs consoles under their names.
 
 from __future__ import annotations
 
-import bz2
+import hashlib
 import json
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lab.nodes import microvm
-from provision.planning.render.selinux import MODULE_PATH, render_module
+from provision.planning.render.selinux import GPU_TYPE, MODULE_PATH, render_module
 from tests.runtime_hook.containers import REPOSITORY, make_root
 from tests.runtime_hook.drivertree import DriverTree
 
@@ -32,6 +32,7 @@ sys.path.insert(0, "/usr/lib/grapnel/releases/hook-test")
 from runtime_hook.cli import main
 sys.exit(main(sys.argv[1:]))
 """
+NODE_SIDE = "ansible_collections/grapnel/node/plugins/module_utils/machine"
 PLAN = """#!/usr/bin/python3 -IS
 import os, sys
 sys.path.insert(0, "/usr/lib/grapnel/releases/hook-test")
@@ -61,12 +62,14 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     microvm.change(system, folder, ["sh", "-ec", f"{compiled}; semodule --noreload --install {MODULE_PATH}"])
     (given / "with/etc").mkdir(parents=True)
     (given / "etc/selinux").rename(given / "with/etc/selinux")
-    kept = bz2.decompress((given / STORED).read_bytes()).decode()
+    (given / "with" / STORED).parent.mkdir(parents=True)
+    (given / STORED).rename(given / "with" / STORED)
     shutil.rmtree(given / "var/lib/selinux")
     console = microvm.boot(system, given, "python3 /guest.py", timeout_s=600.0)
     results = [json.loads(line[7:]) for line in console.splitlines() if line.startswith("RESULT ")]
+    facts = [json.loads(line[6:]) for line in console.splitlines() if line.startswith("FACTS ")]
     assert "MODE Enforcing" in console, console
-    return {one["name"]: one for one in results} | {"console": console, "kept": kept}
+    return {one["name"]: one for one in results} | {"console": console, "facts": facts}
 
 
 def _fill(given: Path, folder: Path) -> None:
@@ -91,6 +94,10 @@ def _fill(given: Path, folder: Path) -> None:
     module.write_text(render_module())
     (given / "etc/grapnel/hook.json").write_text(json.dumps({"entitlement": "env", "log": "none"}))
     shutil.copy(GUEST, given / "guest.py")
+    collected = given / "collection" / NODE_SIDE
+    collected.mkdir(parents=True)
+    for name in ("host", "printable", "selinux"):
+        shutil.copy(REPOSITORY / "playbooks/plugins/module_utils/machine" / f"{name}.py", collected)
 
 
 OPENED = {"opened nvidia0", "opened nvidiactl"}
@@ -120,5 +127,18 @@ def test_what_covers_the_drivers_folder_has_the_label_of_the_containers_mounts(s
     assert said["unlabelled"]["lines"] == ["ls: can't open '/proc/tty': Permission denied"], said["console"]
 
 
-def test_the_policy_keeps_the_modules_text_where_facts_look_for_it(said: dict[str, Any]) -> None:
-    assert said["kept"] == render_module()
+def test_facts_tell_how_the_machine_stands_and_what_it_refused(said: dict[str, Any]) -> None:
+    before, after = said["facts"]
+    nodes = ["/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl"]
+    assert {**before, "denials": []} == {
+        "mode": "enforcing",
+        "policy": "default",
+        "tools": True,
+        "module": None,
+        "nodes": dict.fromkeys(nodes, "xserver_misc_device_t"),
+        "denials": [],
+    }
+    refused = [each for each in before["denials"] if each.startswith("container_t ")]
+    assert any("nvidia0 (xserver_misc_device_t, chr_file)" in each for each in refused), said["console"]
+    assert after["nodes"] == dict.fromkeys(nodes, GPU_TYPE)
+    assert after["module"] == hashlib.sha256(render_module().encode()).hexdigest()

@@ -37,7 +37,7 @@ _DENIED = re.compile(
 _PATH = re.compile(r' (?:path|name)="(?P<path>[^"]{1,300})"')
 _ABOUT = re.compile(r"grapnel|nvidia")
 _SHOWN = 8
-_OWN = ("/etc/grapnel", "/usr/lib/grapnel", "/var/lib/grapnel", "/run/grapnel")
+_OWN = ("/etc/grapnel", "/usr/lib/grapnel")  # what is written elsewhere has the label of its folder
 _LIMIT_BYTES = 1 << 20
 _SEMODULE_TIMEOUT_S = 600.0  # the whole policy is made anew: half a minute on a slow machine
 _RESTORECON_TIMEOUT_S = 120.0
@@ -143,7 +143,7 @@ def remove_module(host: Host) -> None:
 
 
 def restore_labels(host: Host, paths: Sequence[str] | None = None) -> None:
-    """Give files the labels that the policy has for them, without ``paths`` all of grapnel's; raises `SelinuxError`.
+    """Give files the labels that the policy has for them, without ``paths`` what is installed; raises `SelinuxError`.
 
     Where SELinux is off, or the tool is not there, nothing is done: labels would be kept by nobody.
     """

@@ -6,7 +6,6 @@ It is emulated in software, so that everything takes ten times as long; one mach
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import re
@@ -31,7 +30,7 @@ from provision.planning.supply.payload.sources import find_sources
 from tests.provision.samples import available, make_stack, plan, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from lab.nodes.emulated.machine import EmulatedMachine
 
@@ -44,8 +43,9 @@ pytestmark = [
 ROOT = Path(__file__).parents[2]
 SOURCES = find_sources(ROOT)
 SITE = Path(pytest.__file__).parents[1]
+ANSIBLE = ("__init__.py", "release.py", "_vendor", "module_utils")
 # What pytest is made of: none of it is compiled. It paints with two of Pygments' many languages.
-PYTEST = ("_pytest", "pytest", "pluggy", "iniconfig", "packaging", "pygments")
+PYTEST = ("_pytest", "pytest", "py.py", "pluggy", "iniconfig", "packaging", "pygments")
 PAINTED = re.compile(
     r"pygments/(lexers/(__init__|_mapping|diff|python|_.*)\.py|styles/(__init__|_mapping|default)\.py)"
 )
@@ -61,33 +61,48 @@ with patch_module_args({"refresh": False}):
 """
 
 
-def packed(entries: Mapping[str, Path]) -> bytes:
-    """Return a tar archive of files and folders by their names in it, without what was compiled here."""
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as archive:
-        for name, path in entries.items():
-            archive.add(path, name, filter=lambda each: each if _is_wanted(each) else None)
-    return out.getvalue()
-
-
 def _is_wanted(member: tarfile.TarInfo) -> bool:
-    name = member.name
+    name = member.name.removeprefix("opt/hook/")
     is_language = member.isfile() and name.startswith(("pygments/lexers/", "pygments/styles/"))
     return "__pycache__" not in name and (not is_language or PAINTED.fullmatch(name) is not None)
 
 
 @pytest.fixture(scope="module")
-def machine() -> Iterator[EmulatedMachine]:
-    """Boot the machine."""
-    with emulated_machine(ensure()) as booted:
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatedMachine]:
+    """Boot the machine with everything that is run on it."""
+    folder = tmp_path_factory.mktemp("arm64")
+    files = folder / "files.tar"
+    with tarfile.open(files, "w") as archive:
+        for name, path in _brought(folder).items():
+            archive.add(path, name, filter=lambda each: each if _is_wanted(each) else None)
+    with emulated_machine(ensure(), files=files) as booted:
+        booted.sh("for part in driver node; do tar -xf /srv/parts/$part -C /usr/lib/grapnel/$part; done")
         yield booted
 
 
-def test_its_facts_are_planned_with_packages_of_its_own_architecture(machine: EmulatedMachine) -> None:
-    home = "ansible_collections/grapnel/node/plugins"
-    files = {"ansible": Path(ansible.__file__).parent, home: ROOT / "playbooks/plugins"}
-    machine.unpack(packed(files), "/opt/ansible")
+def _brought(folder: Path) -> dict[str, Path]:
+    """Return files and folders by their places on the machine."""
+    libraries = CachedLibraries(SOURCES.requirements, cache_dir() / "libraries", os.environ)
+    driver, _ = write_archive(folder, "driver", SOURCES.driver_entries())
+    node, _ = write_archive(folder, "node", SOURCES.node_entries(libraries.site(PYTHON)))
+    empty = folder / "empty"
+    empty.mkdir()
+    core = Path(ansible.__file__).parent
+    return {
+        "srv/parts/driver": driver,
+        "srv/parts/node": node,
+        "usr/lib/grapnel/driver": empty,
+        "usr/lib/grapnel/node": empty,
+        "srv/extra": _package_source(folder),
+        **{f"opt/ansible/ansible/{name}": core / name for name in ANSIBLE},
+        "opt/ansible/ansible_collections/grapnel/node/plugins": ROOT / "playbooks/plugins",
+        **{f"opt/hook/{name}": SITE / name for name in PYTEST},
+        "opt/hook/runtime_hook": ROOT / "runtime_hook",
+        **{f"opt/hook/tests/{name}": ROOT / "tests" / name for name in ("runtime_hook", "waiting.py")},
+    }
 
+
+def test_its_facts_are_planned_with_packages_of_its_own_architecture(machine: EmulatedMachine) -> None:
     answer = json.loads(machine.run(["python3", "-c", GATHER]).stdout)
 
     facts = parse_facts(answer["facts"])
@@ -102,10 +117,7 @@ def test_its_facts_are_planned_with_packages_of_its_own_architecture(machine: Em
     assert "libcuda1" in [each.name for each in found.roles.driver.driver_change.packages]
 
 
-def test_the_driver_program_stages_and_swaps_on_it(machine: EmulatedMachine, tmp_path: Path) -> None:
-    archive, _ = write_archive(tmp_path, "driver", SOURCES.driver_entries())
-    machine.unpack(archive.read_bytes(), str(Path(PROGRAM).parent))
-    machine.unpack(packed({"extra": _package_source(tmp_path)}), "/srv")
+def test_the_driver_program_stages_and_swaps_on_it(machine: EmulatedMachine) -> None:
     machine.sh("echo 'deb [trusted=yes] file:/srv/extra ./' > /etc/apt/sources.list; apt-get -qq update")
 
     for version in (OLD, NEW):
@@ -132,10 +144,6 @@ def test_the_driver_program_stages_and_swaps_on_it(machine: EmulatedMachine, tmp
         swapped = json.loads(machine.run([PROGRAM, "swap", staged["id"]], check=False, timeout_s=300).stdout)
         assert swapped["run"]["state"] == "done", swapped
         assert _state_of_library(machine) == f"{version} arm64 hold\nlibcuda.so.{version}\n"
-
-    back = json.loads(machine.run([PROGRAM, "back"], check=False, timeout_s=300).stdout)
-    assert back["run"]["state"] == "done", back
-    assert _state_of_library(machine) == f"{OLD} arm64 hold\nlibcuda.so.{OLD}\n"
 
 
 def _state_of_library(machine: EmulatedMachine) -> str:
@@ -172,9 +180,6 @@ def _package_source(folder: Path) -> Path:
 
 def test_real_runtimes_give_a_container_the_libraries_of_an_allocated_gpu(machine: EmulatedMachine) -> None:
     """The hook's own test, run there: with the machine's runtimes, loader, device rules and system calls."""
-    files = {name: SITE / name for name in PYTEST}
-    files |= {"runtime_hook": ROOT / "runtime_hook", "tests/runtime_hook": ROOT / "tests/runtime_hook"}
-    machine.unpack(packed(files), "/opt/hook")
     test = "tests/runtime_hook/engines/test_runtimes.py::test_an_allocated_gpu_brings_libraries_that_the_loader_finds"
 
     done = machine.run(
@@ -189,13 +194,7 @@ def test_real_runtimes_give_a_container_the_libraries_of_an_allocated_gpu(machin
     assert "2 passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_the_daemons_program_starts_with_the_libraries_that_all_architectures_share(
-    machine: EmulatedMachine, tmp_path: Path
-) -> None:
-    libraries = CachedLibraries(SOURCES.requirements, cache_dir() / "libraries", os.environ)
-    archive, _ = write_archive(tmp_path, "node", SOURCES.node_entries(libraries.site(PYTHON)))
-    machine.unpack(archive.read_bytes(), "/usr/lib/grapnel/node")
-
+def test_the_daemons_program_starts_with_the_libraries_that_all_architectures_share(machine: EmulatedMachine) -> None:
     done = machine.run(["/usr/lib/grapnel/node/grapnel-node", "devices"], check=False)
 
     assert done.returncode == 1

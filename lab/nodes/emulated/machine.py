@@ -38,6 +38,7 @@ class EmulatedMachine:
     ) -> subprocess.CompletedProcess[str]:
         """Run a command as root; `CommandError` unless it succeeds in time."""
         request = {"argv": list(argv), "input": base64.b64encode(given).decode(), "timeout": timeout_s}
+        self._channel.settimeout(BOOT_TIMEOUT_S)
         self._channel.sendall(json.dumps(request).encode() + b"\n")
         answer = json.loads(self._line(timeout_s + BOOT_TIMEOUT_S))
         texts = [base64.b64decode(answer[name]).decode(errors="replace") for name in ("stdout", "stderr")]
@@ -48,11 +49,6 @@ class EmulatedMachine:
     def sh(self, script: str, *, timeout_s: float = 120) -> str:
         """Run a script that must not fail; return what it prints."""
         return self.run(["sh", "-ec", script], timeout_s=timeout_s).stdout
-
-    def unpack(self, archive: bytes, folder: str) -> None:
-        """Unpack a tar archive into a folder, which is made."""
-        self.run(["mkdir", "-p", folder])
-        self.run(["tar", "-x", "-C", folder], given=archive)
 
     def wait_ready(self) -> None:
         """Wait until the agent answers; `CommandError` with the end of the console's text where it does not."""
@@ -75,8 +71,8 @@ class EmulatedMachine:
 
 
 @contextmanager
-def emulated_machine(image: Image, *, keeps: bool = False, arguments: Sequence[str] = ()) -> Iterator[EmulatedMachine]:
-    """Boot a machine and switch it off at the end; ``arguments`` are further ones of QEMU's.
+def emulated_machine(image: Image, *, files: Path | None = None, keeps: bool = False) -> Iterator[EmulatedMachine]:
+    """Boot a machine, unpack the tar archive ``files`` at its root, and switch it off at the end.
 
     What it writes to its disk is lost, unless it ``keeps`` that.
     """
@@ -93,7 +89,7 @@ def emulated_machine(image: Image, *, keeps: bool = False, arguments: Sequence[s
             "-device", "virtio-blk-pci,drive=disk",
             "-device", "virtio-serial-pci", "-chardev", f"socket,id=port,path={place},server=on,wait=off",
             "-device", f"virtserialport,chardev=port,name={agent.PORT}",
-            *arguments,
+            *(() if files is None else _second_disk(files)),
         ]  # fmt: skip
         with (
             (Path(folder) / "said").open("w+b") as said,
@@ -105,9 +101,17 @@ def emulated_machine(image: Image, *, keeps: bool = False, arguments: Sequence[s
                 with _connect(place, process, said) as channel:
                     machine = EmulatedMachine(channel, console)
                     machine.wait_ready()
+                    if files is not None:
+                        machine.run(["tar", "-xf", "/dev/vdb", "-C", "/"], timeout_s=BOOT_TIMEOUT_S)
                     yield machine
             finally:
                 process.terminate()  # QEMU writes what it has of the disk
+
+
+def _second_disk(files: Path) -> tuple[str, ...]:
+    """Return the arguments for an archive as a disk: through the port, it would take minutes."""
+    drive = f"file={files},format=raw,if=none,id=files,readonly=on"
+    return ("-drive", drive, "-device", "virtio-blk-pci,drive=files")
 
 
 def _connect(place: Path, process: subprocess.Popen[bytes], said: IO[bytes]) -> socket.socket:

@@ -60,9 +60,12 @@ class Api:
             "PATCH", f"{path}?fieldManager={manager}&fieldValidation=Strict", body, "application/apply-patch+yaml"
         )
 
-    def delete(self, path: str) -> None:
-        """Delete the object at ``path``, and do not wait until it has gone; ``ClusterError`` if it is not there."""
-        self._change("DELETE", path, {}, "application/json")
+    def delete(self, path: str, **options: object) -> None:
+        """Delete the object at ``path``, and do not wait until it has gone; ``ClusterError`` if it is not there.
+
+        ``options`` are those of Kubernetes, such as ``gracePeriodSeconds``.
+        """
+        self._change("DELETE", path, options, "application/json")
 
     def is_ready(self) -> bool:
         """Whether the API server reports that it is ready."""

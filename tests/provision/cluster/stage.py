@@ -73,6 +73,11 @@ class Stage:
         """Make a Node, or a pod of the default namespace; ``kubectl create`` takes a tenth of a second for the same."""
         self.control_plane.api.create(path_of(made["kind"].lower()), made)
 
+    def end_pod(self, pod: str) -> None:
+        """Delete a pod of the default namespace at once, if it is there."""
+        if self.control_plane.api.get(path_of("pod", pod)) is not None:
+            self.control_plane.api.delete(path_of("pod", pod), gracePeriodSeconds=0)
+
     def connect(
         self,
         kubeconfig: Path | None = None,

@@ -47,13 +47,12 @@ def driver(version: str) -> str:
 
 def remove_stacks(stage: Stage) -> None:
     """Remove every stack, also one that a rollout which was cut short has left with a finalizer."""
-    stacks = stage.read(path_of("gpustack"))["items"]
-    for stack in stacks:
-        stage.control_plane.api.merge(
-            path_of("gpustack", stack["metadata"]["name"]), {"metadata": {"finalizers": None}}
-        )
-    if stacks:
-        stage.kubectl("delete", "gpustacks", "--all")
+    api = stage.control_plane.api
+    for stack in stage.read(path_of("gpustack"))["items"]:
+        path = path_of("gpustack", stack["metadata"]["name"])
+        api.merge(path, {"metadata": {"finalizers": None}})
+        if api.get(path) is not None:  # who was deleted already has gone
+            api.delete(path)
 
 
 @contextmanager

@@ -31,7 +31,7 @@ def world(stage: Stage) -> Iterator[World]:
     yield made
     made.machines.stops.clear()
     for name in made.machines.nodes:
-        stage.kubectl("delete", "pod", f"train-{name}", "--force", "--grace-period=0", "--ignore-not-found")
+        stage.end_pod(f"train-{name}")
     remove_stacks(stage)
 
 
@@ -64,13 +64,13 @@ def hold(world: World, name: str) -> None:
         "metadata": {"name": f"train-{name}"},
         "spec": {"nodeName": name, "containers": [{"name": "main", "image": "example.com/train", **limits}]},
     }
-    world.stage.kubectl("create", "-f", "-", data=pod)
+    world.stage.create(pod)
 
 
 def go_on(world: World, name: str) -> None:
     """Let what the node waits for come to its end."""
     world.machines.stops.clear()
-    world.stage.kubectl("delete", "pod", f"train-{name}", "--force", "--grace-period=0", "--ignore-not-found")
+    world.stage.end_pod(f"train-{name}")
 
 
 def is_heard(world: World) -> Callable[[], bool]:

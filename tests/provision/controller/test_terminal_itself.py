@@ -18,7 +18,7 @@ from provision.cluster.kubernetes.permissions import LEADER_NAME, LEASE_NAME, LE
 from provision.controller import loop
 from provision.controller.rounds import work
 from provision.rollout.errors import HeldError
-from tests.provision.cluster.stage import GPU_RULES
+from tests.provision.cluster.stage import GPU_RULES, path_of
 from tests.provision.controller.fleet import NEW, OLD, World, driver, remove_stacks
 
 if TYPE_CHECKING:
@@ -54,9 +54,7 @@ def world(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 def holder(world: World, name: str = LEASE_NAME) -> str:
     """Return who has a lease, empty for nobody."""
-    found = json.loads(
-        world.stage.kubectl("get", "lease", name, "-n", LEASE_NAMESPACE, "--ignore-not-found", "-o", "json") or "{}"
-    )
+    found = world.stage.control_plane.api.get(path_of("lease", name, LEASE_NAMESPACE)) or {}
     return str(found.get("spec", {}).get("holderIdentity", ""))
 
 

@@ -94,7 +94,7 @@ def locks(node: Node) -> list[str]:
     return sorted(say(node, CASES[node.name].shown).splitlines())
 
 
-@pytest.mark.parametrize(("node", "case"), map(as_param, ENGINES), indirect=["node"])
+@pytest.mark.parametrize(("node", "case"), [as_param(case) for case in ENGINES], indirect=["node"])
 def test_an_engine_comes_works_is_held_and_goes(
     case: Case, node: Node, controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:

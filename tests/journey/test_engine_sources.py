@@ -81,8 +81,10 @@ def say(node: Node, script: str) -> str:
 
 
 def packages(node: Node) -> list[str]:
-    rows = node.run(DPKG if "ubuntu" in node.name else RPM).stdout.splitlines()
-    return sorted(row.removeprefix("ii  ") for row in rows if not row.startswith("gpg-pubkey"))
+    """Return names and versions of what is installed, without dpkg's state, which is another one of what is held."""
+    is_apt = "ubuntu" in node.name
+    rows = node.run(DPKG if is_apt else RPM).stdout.splitlines()
+    return sorted(" ".join(row.split()[is_apt:]) for row in rows if not row.startswith("gpg-pubkey"))
 
 
 def settings(node: Node) -> str:

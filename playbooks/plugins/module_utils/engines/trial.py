@@ -252,6 +252,7 @@ class _DockerClient:
         archive, image = root.with_suffix(".tar"), f"{_NAMESPACE}-{_NAME}"
         with tarfile.open(archive, "w") as packed:
             packed.add(root, ".")
+        self.remove()  # an image whose name another one gets stays without one
         made = self._docker("import", str(archive), image)
         if made.return_code:
             return made

@@ -17,7 +17,8 @@ CONTAINERS = Path("/var/lib/containers")
 RELEASE = "/usr/lib/grapnel/releases/hook-test"
 HOOK = f"{RELEASE}/grapnel-hook"
 LOOK = (
-    "for name in nvidia0 nvidiactl; do (: </dev/$name) 2>/dev/null && (: <>/dev/$name) 2>/dev/null && echo opened $name; done;"
+    "for name in nvidia0 nvidiactl; do (: </dev/$name) 2>/dev/null && (: <>/dev/$name) 2>/dev/null "
+    "&& echo opened $name; done;"
     "ls /dev; /bin/probe libcuda.so.1"
 )
 NODES = {"nvidia0": 16, "nvidia1": 17, "nvidiactl": 62, "nvidia-uvm": 60, "nvidia-uvm-tools": 59}

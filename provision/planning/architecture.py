@@ -10,8 +10,8 @@ from typing import Final
 class Architecture:
     """One architecture. ``name`` is the kernel's (``uname -m``), which rpm, DKMS, Docker and runfiles use, too.
 
-    ``debian`` is dpkg's, and Go's, which images have; ``nvidia`` the folder in NVIDIA's repositories, whose word for servers with Arm is "sbsa"
-    (Server Base System Architecture); ``multiarch`` the folder of libraries on Debian and Ubuntu.
+    ``debian`` is dpkg's, and Go's, which images have; ``nvidia`` the folder in NVIDIA's repositories, whose word for
+    servers with Arm is "sbsa" (Server Base System Architecture); ``multiarch`` that of libraries on Debian and Ubuntu.
     """
 
     name: str

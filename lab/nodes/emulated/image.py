@@ -94,7 +94,7 @@ class Image:
 
 
 def ensure() -> Image:
-    """Return the image, built if it is not in the cache (some minutes, 900 MB)."""
+    """Return the image, built if it is not in the cache (some minutes, 500 MB)."""
     home = cache_dir() / "emulated"
     key = content_key(
         *(SUITE, _MERGED, _STATUS, _AGENT_UNIT, _INIT, _FIRST_START, Path(agent.__file__).read_bytes()),

@@ -148,7 +148,7 @@ def _inherited(facts: NodeFacts, default: str) -> InheritedSpec:
     raise EngineConfigError(
         f"{shown(default)}, the base specification of the default runtime, {what}",
         hint="have base_runtime_spec of that runtime name a file itself, by its absolute path, or take it out: "
-        "docs/engines.md",
+        "docs/engines/containerd.md",
     )
 
 

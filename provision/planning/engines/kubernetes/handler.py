@@ -125,7 +125,7 @@ def _require_free(written: Written, containerd: Table, handler: str) -> None:
             f"{shown(written.path)} has a handler {handler!r} already: NVIDIA's runtime, which k3s and RKE2 add where "
             "they find its program, and the toolkit and microk8s's addon for GPUs in a template",
             hint="uninstall the toolkit (and the addon), restart the service, then plan again; or declare another "
-            "runtime.handler: docs/engines.md has both ways",
+            "runtime.handler: docs/engines/distributions.md has both ways",
         )
     raise EngineConfigError(
         f"the runtime handler {handler!r} already exists in {shown(written.path)}, and grapnel did not create it",

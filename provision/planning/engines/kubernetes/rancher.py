@@ -87,8 +87,8 @@ def _require_none_made(facts: NodeFacts, way: Way, templates: Sequence[str], han
     if _TOOLKIT in facts.product_files and makes and _MADE in handlers:
         raise EngineConfigError(
             f"{way.name} adds a handler {_MADE!r} of its own when it starts next: it finds {_TOOLKIT}",
-            hint="uninstall NVIDIA's toolkit, then plan again; or declare another runtime.handler: docs/engines.md has "
-            "both ways",
+            hint="uninstall NVIDIA's toolkit, then plan again; or declare another runtime.handler: "
+            "docs/engines/distributions.md has both ways",
         )
 
 

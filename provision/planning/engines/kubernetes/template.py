@@ -88,7 +88,7 @@ def require_free_template(engine: str, path: str, text: str, handlers: tuple[str
         raise EngineConfigError(
             f"{engine} has a handler {handler!r} already, in {shown(path)}:{line}, and grapnel did not write it",
             hint="take its lines out of that template, restart the service if it has started with them, then plan "
-            "again; or declare another runtime.handler: docs/engines.md has both ways",
+            "again; or declare another runtime.handler: docs/engines/distributions.md has both ways",
         )
     if inline := _find_inline_table(template):
         raise EngineConfigError(

@@ -251,3 +251,14 @@ def test_a_node_without_a_daemon_or_with_an_older_one_says_so(site: Site, node: 
     assert older["failed"] is True
     assert "does not know `release`" in older["msg"]
     assert "--tags node_daemon" in older["msg"]
+
+
+def test_the_daemon_is_not_ended_under_claims(site: Site, node: Node) -> None:
+    claim = node.root / "var/lib/grapnel/node/claims/1.json"
+    claim.parent.mkdir(parents=True)
+    claim.write_text(json.dumps({"namespace": "ml", "name": "train"}))
+    found = run_module(site, "daemon", verb="unclaimed")
+    claim.unlink()
+    assert found["failed"]
+    assert "ml/train" in found["msg"]
+    assert not run_module(site, "daemon", verb="unclaimed")["failed"]

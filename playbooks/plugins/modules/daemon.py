@@ -22,9 +22,11 @@ options:
       - C(offered) waits until the GPUs are offered to pods as the node's configuration says, and fails where they are
         not within O(timeout_s). It changes nothing.
       - C(compare) has the node look for drift again, which is not waited for.
+      - C(unclaimed) waits until no claim is prepared, and fails with the names of those that are, since
+        their pods end only while the daemon is there. It changes nothing, and needs no daemon.
     type: str
     required: true
-    choices: [release, verify, resume, offered, compare]
+    choices: [release, verify, resume, offered, compare, unclaimed]
   expect:
     description: What O(verb=verify) is to find, in the form of docs/contracts/expectation.
     type: dict
@@ -34,7 +36,8 @@ options:
     type: int
     default: 90
   wait_s:
-    description: How long in seconds O(verb=release) waits for processes that hold a GPU.
+    description:
+      - How long in seconds O(verb=release) waits for processes that hold a GPU, and O(verb=unclaimed) for claims.
     type: int
     default: 0
   terminate:
@@ -121,15 +124,18 @@ from ansible_collections.grapnel.node.plugins.module_utils.daemon.program import
     would_change,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Host
+from ansible_collections.grapnel.node.plugins.module_utils.use.claims import ClaimsError, wait_for_claims
 from ansible_collections.grapnel.node.plugins.module_utils.use.device_holders import read_device_holders
 from ansible_collections.grapnel.node.plugins.module_utils.use.end_processes import end_processes
 from ansible_collections.grapnel.node.plugins.module_utils.use.modules import describe_holder
+
+_VERBS = ["release", "verify", "resume", "offered", "compare", "unclaimed"]
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "verb": {"type": "str", "required": True, "choices": ["release", "verify", "resume", "offered", "compare"]},
+            "verb": {"type": "str", "required": True, "choices": _VERBS},
             "expect": {"type": "dict", "default": {}},
             "timeout_s": {"type": "int", "default": 90},
             "wait_s": {"type": "int", "default": 0},
@@ -141,10 +147,8 @@ def main() -> None:
         required_if=[("verb", "verify", ["expect"])],
         supports_check_mode=True,
     )
-    if module.params["verb"] == "compare":
-        if not module.check_mode:
-            start_comparison(Host())
-        module.exit_json(installed=is_installed(Host()), taken=False, daemon={}, held_by=[], ended=[])
+    if module.params["verb"] in {"compare", "unclaimed"}:
+        _look(module)
     given = {name: module.params[name] for name in ("verb", "timeout_s", "wait_s", "expect", "marked")}
     host, call, optional = Host(), Call(**given), module.params["optional"]
     installed = is_installed(host)
@@ -175,6 +179,19 @@ def main() -> None:
     module.exit_json(
         changed=changed or bool(ended), installed=installed, taken=taken, daemon=result, held_by=held_by, ended=ended
     )
+
+
+def _look(module: AnsibleModule) -> None:
+    """Do what asks nothing of the daemon, and end."""
+    host = Host()
+    try:
+        if module.params["verb"] == "unclaimed":
+            wait_for_claims(host, Clock(), module.params["wait_s"], "apply")
+        elif not module.check_mode:
+            start_comparison(host)
+    except ClaimsError as error:
+        module.fail_json(msg=str(error), installed=is_installed(host), daemon={})
+    module.exit_json(installed=is_installed(host), taken=False, daemon={}, held_by=[], ended=[])
 
 
 if __name__ == "__main__":

@@ -101,10 +101,10 @@ def test_the_files_of_claims_go_with_the_daemon(machine: Machine, engine: System
     assert [path.name for path in (machine.root / "srv/cdi").iterdir()] == ["theirs.json"]
 
 
-def prepared(machine: Machine, *claims: str) -> None:
+def prepared(machine: Machine, *claims: str, folder: str = "other-claims") -> None:
     for claim in claims:
         text = json.dumps({"namespace": "ml", "name": claim}) if claim != "damaged" else "{"
-        machine.write(f"/var/lib/grapnel/node/other-claims/{claim}.json", text)
+        machine.write(f"/var/lib/grapnel/node/{folder}/{claim}.json", text)
 
 
 def test_the_daemon_stays_while_a_claim_is_prepared(machine: Machine, engine: Systemd) -> None:
@@ -121,11 +121,12 @@ def test_the_daemon_stays_while_a_claim_is_prepared(machine: Machine, engine: Sy
     remove(machine, {"runtime", "hook"}, clock)
 
 
-def test_claims_that_a_kubelet_gives_back_soon_are_waited_for(machine: Machine, engine: Systemd) -> None:
+@pytest.mark.parametrize("folder", ["claims", "other-claims", "domain-claims"])
+def test_claims_that_a_kubelet_gives_back_soon_are_waited_for(machine: Machine, engine: Systemd, folder: str) -> None:
     assert engine
     set_up(machine)
-    prepared(machine, "train")
-    claim = machine.root / "var/lib/grapnel/node/other-claims/train.json"
+    prepared(machine, "train", folder=folder)
+    claim = machine.root / f"var/lib/grapnel/node/{folder}/train.json"
     remove(machine, clock=Clock(sleep=lambda _seconds: claim.unlink()))
     assert not (machine.root / "var/lib/grapnel/node").exists()
 

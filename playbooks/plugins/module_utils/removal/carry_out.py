@@ -26,7 +26,6 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.own import (
     FOLDERS,
     PROGRAMS,
     VOLATILE,
-    find_claims,
     remove_empty,
     remove_marks,
     remove_path,
@@ -35,6 +34,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.own import (
 from ansible_collections.grapnel.node.plugins.module_utils.removal.packages import RemovalError, purge
 from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import DAEMON, RUNTIME, Reader, part_of
 from ansible_collections.grapnel.node.plugins.module_utils.removal.settings import put_back_settings
+from ansible_collections.grapnel.node.plugins.module_utils.use.claims import ClaimsError, wait_for_claims
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 
 _SYSTEMCTL_TIMEOUT_S = 120.0
 _ANSWER_TIMEOUT_S = 60.0
-_CLAIMS_S, _LOOK_S = 30.0, 0.5  # a kubelet gives the claims of pods that have ended back in a moment
-_CLAIMS_SHOWN = 5
+_CLAIMS_S = 30.0  # a kubelet gives the claims of pods that have ended back in a moment
 _UNITS = "/etc/systemd/system/"
 _READ_AGAIN = frozenset({"reload", "restart"})
 _AS_IT_WAS = frozenset({"disable", "stop"})
@@ -78,17 +77,10 @@ def carry_out(host: Host, removal: Removal, parts: Collection[str], clock: Clock
 
 
 def _wait_for_claims(host: Host, clock: Clock) -> None:
-    """Wait until no claim is prepared: without the daemon its pod would never end. Raises `RemovalError`."""
-    until = clock.monotonic() + _CLAIMS_S
-    while claims := find_claims(host):
-        if clock.monotonic() >= until:
-            more = f" and {len(claims) - _CLAIMS_SHOWN} more" if len(claims) > _CLAIMS_SHOWN else ""
-            raise RemovalError(
-                f"claims are prepared on this node: {', '.join(claims[:_CLAIMS_SHOWN])}{more}. Their pods end only "
-                "while grapnel-node is there: end them, also those that no drain evicts, such as a DaemonSet's, and "
-                "remove again (of a claim that is not in the cluster any more: docs/dra.md, What is kept)"
-            )
-        clock.sleep(_LOOK_S)
+    try:
+        wait_for_claims(host, clock, _CLAIMS_S, "remove")
+    except ClaimsError as error:
+        raise RemovalError(str(error)) from error
 
 
 def _give_back(host: Host, removal: Removal, reader: Reader) -> None:

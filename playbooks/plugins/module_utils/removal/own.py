@@ -58,8 +58,6 @@ _STATE = {
     ),
     HOOK: ("/run/grapnel/inventory.json",),
 }
-_CLAIMS = ("/var/lib/grapnel/node/claims", "/var/lib/grapnel/node/other-claims")
-_CLAIM_FILE = ".json"
 _UMOUNT_TIMEOUT_S = 30.0
 _PATH = re.compile(r"/[A-Za-z0-9._/-]{1,250}")
 
@@ -111,21 +109,6 @@ def _programs(host: Host, part: str) -> list[str]:
     starts = (f"{program}-", f".{program}-")
     releases = [f"{_RELEASES}/{name}" for name in host.names(_RELEASES) if name.startswith(starts)]
     return [*our_command(host, program), f"{PROGRAMS}/{program}", f"{PROGRAMS}/.{program}.new", *releases]
-
-
-def find_claims(host: Host) -> list[str]:
-    """Return the claims that are prepared on the node, each once; one whose file cannot be read by that."""
-    files = [f"{folder}/{name}" for folder in _CLAIMS for name in host.names(folder) if name.endswith(_CLAIM_FILE)]
-    return sorted({_claim(host, path) for path in files})
-
-
-def _claim(host: Host, path: str) -> str:
-    try:
-        document = json.loads(host.read_text(path) or "")
-        namespace, name = document["namespace"], document["name"]
-    except (ValueError, RecursionError, TypeError, LookupError):
-        return path
-    return f"{namespace}/{name}"
 
 
 def remove_path(host: Host, path: str) -> None:

@@ -14,7 +14,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.originals imp
     find_unrecorded,
     read_originals,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.removal.own import UNITS, find_claims, find_own
+from ansible_collections.grapnel.node.plugins.module_utils.removal.own import UNITS, find_own
 from ansible_collections.grapnel.node.plugins.module_utils.removal.packages import PackagePlan, plan_packages
 from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import (
     DAEMON,
@@ -26,6 +26,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import 
 )
 from ansible_collections.grapnel.node.plugins.module_utils.removal.settings import read_kept
 from ansible_collections.grapnel.node.plugins.module_utils.removal.still_named import find_still_named
+from ansible_collections.grapnel.node.plugins.module_utils.use.claims import find_claims
 
 if TYPE_CHECKING:
     from collections.abc import Collection

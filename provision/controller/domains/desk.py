@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from provision.base.decoding import decoder_of
 from provision.cluster.kubernetes.api.client import CONFLICT, NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import MERGE_PATCH, Request, StatusError
 from provision.cluster.kubernetes.objects.claims import DescribedSlice
@@ -298,7 +299,7 @@ def _words(error: ClusterError) -> str:
 def _decode(found: ConfigMap) -> Ledger:
     """Return whose cliques are; raises ClusterError: who has which is not guessed."""
     try:
-        return msgspec.json.decode((found.data or {}).get(_KEY, "{}"), type=dict[str, Hold])
+        return decoder_of(dict[str, Hold]).decode((found.data or {}).get(_KEY, "{}"))
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise ClusterError(
             f"ConfigMap {LEDGER} cannot be read: {error}", hint="delete it when no pod has a claim of a ComputeDomain"

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from provision.cluster.errors import RefusedError
 from provision.cluster.kubernetes.api.client import CONFLICT, NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import MERGE_PATCH, Request, StatusError
 from provision.cluster.kubernetes.objects.claims import DescribedSlice
@@ -50,6 +51,7 @@ _SOON_S: Final = 10.0  # while a clique waits for its nodes to be free, or somet
 _LATER_S: Final = 60.0  # where the cluster has no ComputeDomains
 _REST_S: Final = 0.2
 _PATIENCE_S: Final = 5.0
+_MAX_TOLD: Final = 500  # of an answer in a status, whose message has 1,024 characters at most
 V = TypeVar("V")
 
 
@@ -183,6 +185,7 @@ class DomainDesk:
         decision = admit(self._without_free(before, domains), domains, wishes, places)
         if decision.ledger != before:
             self._write(found, decision.ledger)
+        refused = None
         for uid, domain in domains.items():
             if domain.is_going or domain.is_of_another:
                 continue
@@ -190,8 +193,13 @@ class DomainDesk:
             nodes = [node for hold in decision.ledger.values() if hold.domain == uid for node in hold.nodes]
             addresses = {node: self._address(node) for node in nodes}
             status = status_of(domain, decision, places, addresses, trouble)
-            if status != domain.status:
-                self._write_status(domain, status)
+            try:
+                if status != domain.status:
+                    self._write_status(domain, status)
+            except RefusedError as error:  # of this one, by a webhook: it costs no other domain its own
+                refused = error
+        if refused is not None:
+            raise refused
         self._made_s = {uid: made_s for uid, made_s in self._made_s.items() if uid in domains}
 
     def _without_free(self, ledger: Ledger, domains: Mapping[str, ComputeDomain]) -> Ledger:
@@ -230,8 +238,12 @@ class DomainDesk:
         name = domain.spec.channel.resource_claim_template.name
         path = f"{_DRA}/namespaces/{quote(domain.metadata.namespace, safe='')}/resourceclaimtemplates"
         try:
-            request = Request(method="GET", path=f"{path}/{quote(name, safe='')}")
-            found = self._acting.call(request, Owned, expected=(NOT_FOUND,))
+            found = self._acting.call(
+                Request(method="GET", path=f"{path}/{quote(name, safe='')}"), Owned, expected=(NOT_FOUND,)
+            )
+            owner = found.metadata.controller
+            if owner is None or owner.uid != uid:
+                return f"ResourceClaimTemplate {name} is there already, and is not of this ComputeDomain"
         except StatusError:
             try:
                 self._acting.call(
@@ -239,10 +251,10 @@ class DomainDesk:
                 )
             except StatusError:
                 return f"ResourceClaimTemplate {name} was made by somebody else just now"
-        else:
-            owner = found.metadata.controller
-            if owner is None or owner.uid != uid:
-                return f"ResourceClaimTemplate {name} is there already, and is not of this ComputeDomain"
+            except RefusedError as error:  # a quota is used up, the namespace goes, it is no name
+                return f"ResourceClaimTemplate {name} cannot be made: {error.message[:_MAX_TOLD]}"
+        except RefusedError as error:
+            return f"ResourceClaimTemplate {name} cannot be read: {error.message[:_MAX_TOLD]}"
         self._made_s[uid] = now_s
         return ""
 

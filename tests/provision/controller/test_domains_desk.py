@@ -1,0 +1,127 @@
+"""What serves ComputeDomains beside an API that refuses, forgets and is told odd things: one domain costs no other."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import defaultdict
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pytest
+
+from provision.cluster.kubernetes.api.client import Api
+from provision.cluster.kubernetes.api.exchange import Stream
+from provision.controller.domains.desk import DomainDesk
+from provision.controller.domains.objects import DOMAINS, GROUP
+from tests.provision.cluster.fakes import answer, refusal
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from provision.cluster.kubernetes.api.exchange import ApiResponse, Request
+
+_DRA = "/apis/resource.k8s.io/v1"
+_SLICES, _CLAIMS = f"{_DRA}/resourceslices", f"{_DRA}/resourceclaims"
+_LEDGER = "/api/v1/namespaces/grapnel-system/configmaps"
+Json = dict[str, Any]
+
+
+class Cluster:
+    """An API server in memory: objects by path, lists of three collections, and watches that say nothing."""
+
+    name = "cluster x"
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Json] = {}
+        self.lists: dict[str, list[Json]] = defaultdict(list)
+        self.refused: dict[str, ApiResponse] = {}  # answers, by path
+        self.ended = threading.Event()
+
+    def add_domain(self, name: str, namespace: str = "team", **spec: Any) -> Json:
+        channel = {"resourceClaimTemplate": {"name": f"{name}-channel"}}
+        metadata = {"name": name, "namespace": namespace, "uid": f"uid-{name}"}
+        made = {"metadata": metadata, "spec": {"numNodes": 0, "channel": channel, **spec}}
+        self.lists[DOMAINS].append(made)
+        self.objects[f"{GROUP}/namespaces/{namespace}/computedomains/{name}"] = made
+        return made
+
+    def template(self, name: str, namespace: str = "team") -> str:
+        return f"{_DRA}/namespaces/{namespace}/resourceclaimtemplates/{name}"
+
+    def status(self, name: str, namespace: str = "team") -> Json:
+        found: Json = self.objects[f"{GROUP}/namespaces/{namespace}/computedomains/{name}"].get("status", {})
+        return found
+
+    def send(self, request: Request) -> ApiResponse:
+        path = unquote(request.path)
+        if path in self.refused:
+            return self.refused[path]
+        if request.method == "GET":
+            if path in {DOMAINS, _SLICES, _CLAIMS}:
+                return answer(200, {"metadata": {"resourceVersion": "1"}, "items": self.lists[path]})
+            return answer(200, self.objects[path]) if path in self.objects else refusal(404)
+        assert request.body is not None
+        if request.method == "POST":
+            path = f"{path}/{request.body['metadata']['name']}"
+        if request.method == "PATCH":
+            self.objects[path.removesuffix("/status")]["status"] = request.body["status"]
+        else:
+            self.objects[path] = json.loads(json.dumps(request.body))
+        return answer(200, self.objects.get(path, {}))
+
+    def stream(self, _request: Request) -> Stream:
+        return Stream(code=200, headers={}, lines=self._lines(), close=self.ended.set, release=lambda: None)
+
+    def _lines(self) -> Iterator[bytes]:
+        self.ended.wait()
+        yield from ()
+
+
+@contextmanager
+def serving(cluster: Cluster) -> Iterator[list[str]]:
+    """Serve until the end; yields what is said."""
+    cluster.objects[GROUP] = {}
+    said: list[str] = []
+    api = Api(cluster)
+    made = DomainDesk(api, api, "grapnel-system", say=said.append)
+    made.start()
+    try:
+        yield said
+        made.check()
+    finally:
+        cluster.ended.set()
+        made.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "why"),
+    [
+        ("", 403, "exceeded quota: small"),
+        ("", 403, "namespace full is being terminated"),
+        ("", 422, "not a DNS name"),
+        ("/first-channel", 301, "no name of an object"),
+    ],
+)
+def test_a_domain_whose_template_is_refused_costs_no_other_domain_its_own(path: str, code: int, why: str) -> None:
+    """Whoever may make ComputeDomains in a namespace with a quota kept all others of the cluster waiting."""
+    cluster = Cluster()
+    cluster.add_domain("first", "full")
+    cluster.add_domain("second")
+    cluster.refused[f"{_DRA}/namespaces/full/resourceclaimtemplates{path}"] = refusal(code, why)
+    with serving(cluster) as said:
+        wait_until(lambda: cluster.template("second-channel") in cluster.objects, lambda: f"no template: {said}")
+        wait_until(lambda: cluster.status("second").get("status") == "Ready", lambda: f"no status: {said}")
+        assert why in cluster.status("first", "full")["message"]
+
+
+def test_a_status_that_is_refused_costs_no_other_domain_its_own() -> None:
+    cluster = Cluster()
+    cluster.add_domain("first")
+    cluster.add_domain("second")
+    cluster.refused[f"{GROUP}/namespaces/team/computedomains/first/status"] = refusal(422, "a webhook says no")
+    with serving(cluster) as said:
+        wait_until(lambda: cluster.status("second").get("status") == "Ready", lambda: f"no status: {said}")
+        wait_until(lambda: any("a webhook says no" in each for each in said), lambda: f"nothing is said: {said}")

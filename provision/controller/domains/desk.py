@@ -47,7 +47,7 @@ _DRA: Final = "/apis/resource.k8s.io/v1"
 _CLAIMS, _SLICES = f"{_DRA}/resourceclaims", f"{_DRA}/resourceslices"
 _OF_DRIVER: Final = f"spec.driver={DRIVER}"
 _AGAIN_S: Final = 300.0  # when all is as it has to be: a template may have been deleted
-_SOON_S: Final = 10.0  # while a clique waits for its nodes to be free, or something failed
+_SOON_S: Final = 10.0  # while a clique waits for its nodes to be free, a template for its name, or something failed
 _LATER_S: Final = 60.0  # where the cluster has no ComputeDomains
 _REST_S: Final = 0.2
 _PATIENCE_S: Final = 5.0
@@ -109,6 +109,7 @@ class DomainDesk:
         self._made_s: dict[str, float] = {}  # when the template of a domain was seen last, by its uid
         self._told = ""
         self._waiting: dict[str, str] = {}  # why a clique is not free yet
+        self._lacks = False  # a template: it may be that of a domain of before, which is about to go
 
     def start(self) -> None:
         """Begin."""
@@ -168,7 +169,7 @@ class DomainDesk:
                     self._tell("")
                 except ClusterError as error:
                     self._tell(_words(error))
-                self._wake.wait(_SOON_S if self._waiting or self._told else _AGAIN_S)
+                self._wake.wait(_SOON_S if self._waiting or self._lacks or self._told else _AGAIN_S)
                 self._stop.wait(_REST_S)
         finally:
             for watcher in watchers:
@@ -185,11 +186,12 @@ class DomainDesk:
         decision = admit(self._without_free(before, domains), domains, wishes, places)
         if decision.ledger != before:
             self._write(found, decision.ledger)
-        refused = None
+        refused, self._lacks = None, False
         for uid, domain in domains.items():
             if domain.is_going or domain.is_of_another:
                 continue
-            trouble = self._template(domain) if is_served(domain) else why_not_served(domain)
+            trouble = why_not_served(domain) or self._template(domain)
+            self._lacks |= bool(trouble) and is_served(domain)
             nodes = [node for hold in decision.ledger.values() if hold.domain == uid for node in hold.nodes]
             addresses = {node: self._address(node) for node in nodes}
             status = status_of(domain, decision, places, addresses, trouble)
@@ -290,7 +292,7 @@ class DomainDesk:
         self._acting.call(Request(method="POST" if found is None else "PUT", path=path, body=body), msgspec.Raw)
 
     def _address(self, node: str) -> str:
-        if node not in self._addresses and (found := self._read_node(node)) is not None:
+        if not self._addresses.get(node) and (found := self._read_node(node)) is not None:
             inner = (each.address for each in found.status.addresses if each.type == "InternalIP")
             self._addresses[node] = next(inner, "")
         return self._addresses.get(node, "")

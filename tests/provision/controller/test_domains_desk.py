@@ -13,8 +13,9 @@ import pytest
 
 from provision.cluster.kubernetes.api.client import Api
 from provision.cluster.kubernetes.api.exchange import Stream
+from provision.controller.domains import desk
 from provision.controller.domains.desk import DomainDesk
-from provision.controller.domains.objects import DOMAINS, GROUP
+from provision.controller.domains.objects import DOMAINS, DRIVER, GROUP
 from tests.provision.cluster.fakes import answer, refusal
 from tests.waiting import wait_until
 
@@ -125,3 +126,52 @@ def test_a_status_that_is_refused_costs_no_other_domain_its_own() -> None:
     with serving(cluster) as said:
         wait_until(lambda: cluster.status("second").get("status") == "Ready", lambda: f"no status: {said}")
         wait_until(lambda: any("a webhook says no" in each for each in said), lambda: f"nothing is said: {said}")
+
+
+def test_a_domain_made_anew_has_its_template_when_that_of_the_one_before_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The garbage collector takes the old one away a moment later, and nothing is heard of that."""
+    monkeypatch.setattr(desk, "_SOON_S", 0.05)
+    cluster = Cluster()
+    cluster.add_domain("train")
+    owner = {"kind": "ComputeDomain", "name": "train", "uid": "uid-before", "controller": True}
+    template = cluster.template("train-channel")
+    cluster.objects[template] = {"metadata": {"name": "train-channel", "ownerReferences": [owner]}}
+    with serving(cluster) as said:
+        wait_until(lambda: "is there already" in cluster.status("train").get("message", ""), lambda: str(said))
+        del cluster.objects[template]
+        wait_until(lambda: template in cluster.objects, lambda: f"no template: {said}")
+        wait_until(lambda: cluster.status("train")["status"] == "Ready", lambda: str(cluster.status("train")))
+
+
+def test_the_address_of_a_node_that_had_none_yet_is_in_the_status_once_it_has_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(desk, "_AGAIN_S", 0.05)
+    cluster = Cluster()
+    uid = cluster.add_domain("train")["metadata"]["uid"]
+    cluster.lists[_SLICES].append(_slice("n1"))
+    cluster.lists[_CLAIMS].append(_claim("n1", {"kind": "ComputeDomainChannelConfig", "domainID": uid}))
+    cluster.objects["/api/v1/nodes/n1"] = {"metadata": {"name": "n1"}, "status": {"addresses": []}}
+
+    def addresses() -> list[str]:
+        return [each["ipAddress"] for each in cluster.status("train").get("nodes", [])]
+
+    with serving(cluster) as said:
+        wait_until(lambda: addresses() == [""], lambda: f"not in it: {said}")
+        here = [{"type": "InternalIP", "address": "10.0.0.1"}]
+        cluster.objects["/api/v1/nodes/n1"] = {"metadata": {"name": "n1"}, "status": {"addresses": here}}
+        wait_until(lambda: addresses() == ["10.0.0.1"], lambda: f"{addresses()}, {said}")
+
+
+def _slice(node: str) -> Json:
+    device = {"name": "channel-0", "attributes": {"clique": {"string": "x.1"}}}
+    spec = {"driver": DRIVER, "nodeName": node, "pool": {"name": node}, "devices": [device]}
+    return {"metadata": {"name": f"{node}-channel"}, "spec": spec}
+
+
+def _claim(node: str, parameters: Json) -> Json:
+    result = {"request": "channel", "driver": DRIVER, "pool": node, "device": "channel-0"}
+    devices = {"results": [result], "config": [{"opaque": {"driver": DRIVER, "parameters": parameters}}]}
+    return {"metadata": {"name": "c", "namespace": "team"}, "status": {"allocation": {"devices": devices}}}

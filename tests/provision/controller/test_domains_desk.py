@@ -6,6 +6,7 @@ import json
 import threading
 from collections import defaultdict
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -39,6 +40,7 @@ class Cluster:
         self.objects: dict[str, Json] = {}
         self.lists: dict[str, list[Json]] = defaultdict(list)
         self.refused: dict[str, ApiResponse] = {}  # answers, by path
+        self.written: dict[str, tuple[str, str]] = {}  # by path of a list: what of its text is another text
         self.ended = threading.Event()
 
     def add_domain(self, name: str, namespace: str = "team", **spec: Any) -> Json:
@@ -62,7 +64,9 @@ class Cluster:
             return self.refused[path]
         if request.method == "GET":
             if path in {DOMAINS, _SLICES, _CLAIMS}:
-                return answer(200, {"metadata": {"resourceVersion": "1"}, "items": self.lists[path]})
+                found = answer(200, {"metadata": {"resourceVersion": "1"}, "items": self.lists[path]})
+                before, after = self.written.get(path, ("", ""))
+                return replace(found, body=found.body.replace(before.encode(), after.encode())) if before else found
             return answer(200, self.objects[path]) if path in self.objects else refusal(404)
         assert request.body is not None
         if request.method == "POST":
@@ -175,3 +179,13 @@ def _claim(node: str, parameters: Json) -> Json:
     result = {"request": "channel", "driver": DRIVER, "pool": node, "device": "channel-0"}
     devices = {"results": [result], "config": [{"opaque": {"driver": DRIVER, "parameters": parameters}}]}
     return {"metadata": {"name": "c", "namespace": "team"}, "status": {"allocation": {"devices": devices}}}
+
+
+@pytest.mark.parametrize("value", ["[" * 1500 + "]" * 1500, '"\\ud800"'])
+def test_a_claim_that_cannot_be_read_ends_nothing_and_is_told(value: str) -> None:
+    """Whoever may make claims ended the controller with one: the API takes what is nested this deeply."""
+    cluster = Cluster()
+    cluster.lists[_CLAIMS].append(_claim("n1", {"kind": "marked"}))
+    cluster.written[_CLAIMS] = ('"marked"', value)
+    with serving(cluster) as said:
+        wait_until(lambda: bool(said), lambda: "nothing is said")

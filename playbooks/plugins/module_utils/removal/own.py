@@ -58,7 +58,7 @@ _STATE = {
     ),
     HOOK: ("/run/grapnel/inventory.json",),
 }
-_CLAIMS = ("/var/lib/grapnel/node/claims", "/var/lib/grapnel/node/other-claims")
+_CLAIMS = tuple(f"/var/lib/grapnel/node/{name}" for name in ("claims", "other-claims", "domain-claims"))
 _CLAIM_FILE = ".json"
 _UMOUNT_TIMEOUT_S = 30.0
 _PATH = re.compile(r"/[A-Za-z0-9._/-]{1,250}")

@@ -156,6 +156,7 @@ class ClaimService:
         self._log = logger
         # UIDs of claims that were asked for and are not prepared: the kubelet gives them back as well.
         self.pending: set[str] = set()
+        self._given: set[str] = set()  # UIDs of claims whose devices a pod may have by now
 
     def methods(self) -> Mapping[str, Method]:
         """Return what is served, by path."""
@@ -214,8 +215,9 @@ class ClaimService:
         try:
             record = await self._ready(record)
         except ClaimError:
-            self._store.remove(claim.uid)
-            self._node.changed()
+            if claim.uid not in self._given:  # else another pod that has the claim was quicker
+                self._store.remove(claim.uid)
+                self._node.changed()
             raise
         self._node.prepared(record)
         self._node.changed()
@@ -237,6 +239,7 @@ class ClaimService:
             raise ClaimError(f"{record.claim} was given back while it was prepared")
         if made != record:
             self._store.put(made)
+        self._given.add(record.claim.uid)
         return made
 
     async def _choose_all(self, claim: ClaimName, results: tuple[Result, ...]) -> tuple[PreparedDevice, ...]:
@@ -344,6 +347,7 @@ class ClaimService:
         except ClaimError as error:
             self._log.warning("a claim cannot be given back", claim=str(claim), problem=error.message)
             return api.NodeUnprepareResourceResponse(error=error.message)
+        self._given.discard(asked.uid)
         self._log.standing(self._topic(claim))
         if was_known:
             self._log.info("claim given back", claim=str(claim))

@@ -220,9 +220,13 @@ class ClaimStore:
         """Remember a claim; raises ClaimError, and then it is not remembered."""
         if self._is_over:
             raise ClaimError(f"{record.claim}: this node gives its devices by the device plugin by now")
+        content = render_record(record)
+        if len(content.encode()) > _MAX_BYTES:  # no later daemon would read it
+            words = f"{record.claim} adds more than {_MAX_BYTES // 1024} KiB to a container"
+            raise ClaimError(words, "ask for fewer devices in a claim, or have their classes add less")
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            replace_file(self._path(record.claim.uid), render_record(record))
+            replace_file(self._path(record.claim.uid), content)
         except OSError as error:
             raise ClaimError(f"{self._folder} cannot be written: {(error.strerror or str(error)).lower()}") from error
         self._records[record.claim.uid] = record

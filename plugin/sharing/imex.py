@@ -58,5 +58,5 @@ class Imex(NamedTuple):
                 if read_bounded(process / "comm", _MAX_BYTES).decode("ascii", "replace").strip() != PROGRAM:
                     continue
                 groups = read_bounded(process / "cgroup", _MAX_BYTES).decode("utf-8", "replace").splitlines()
-                paths = [line.rpartition(":")[2] for line in groups]
+                paths = [line.split(":", 2)[-1] for line in groups]
                 yield SERVICE if f"/system.slice/{SERVICE}" in paths else next(iter(paths), "no group")

@@ -50,7 +50,8 @@ if TYPE_CHECKING:
 FOLDER = "domain-claims"  # of the state folder
 _CHANNEL = "0"  # its name for engines
 _VERSION = "0.5.0"  # of CDI: the least that has host paths
-_PATIENCE_S, _LOOK_S = 5.0, 0.1  # for controller and slices; the daemon has 10 s for an answer to the kubelet
+_PATIENCE_S = 5.0  # for controller and slices; the daemon has 10 s for an answer to the kubelet
+_LOOK_S, _SELDOM_S = 0.1, 1.0  # all nodes of a domain wait at once, and each answer of the API names all of them
 _TOPIC = "compute domains"
 
 
@@ -161,10 +162,13 @@ class DomainDriver:
 
     async def _until(self, deadline_s: float, why_not: Callable[[], Awaitable[str]], claim: ClaimName) -> None:
         """Ask until there is no reason against it any more; raises ClaimError with the one that is left."""
+        pause_s = _LOOK_S
         while why := await why_not():
-            if asyncio.get_running_loop().time() >= deadline_s:
+            left_s = deadline_s - asyncio.get_running_loop().time()
+            if left_s <= 0:
                 raise ClaimError(f"{claim}: {why}", "it is asked for again")
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(min(pause_s, left_s))
+            pause_s = min(2 * pause_s, _SELDOM_S)
 
     async def _why_not_in(self, domain: Domain) -> str:
         try:

@@ -154,11 +154,10 @@ class OtherDriver:
     def prepare(self) -> None:
         """Have the CDI file say what there is, and be there; raises ClaimError."""
         records = self.store.records()
-        if not self._found:  # not looked for yet, or there is none: a file of before still says what claims have
-            if self._cdi.is_there:
+        if not self._found and any(each.edits is None for record in records for each in record.devices):
+            if self._cdi.is_there:  # of before: it still says what claims have
                 return
-            if any(each.edits is None for record in records for each in record.devices):
-                raise ClaimError("the devices of this node are not known yet", "it is asked for again")
+            raise ClaimError("the devices of this node are not known yet", "it is asked for again")
         content = render_others(self._found, records)
         if content is None:
             self._cdi.remove()

@@ -50,10 +50,13 @@ def admit(
 ) -> Decision:
     """Give cliques to the domains whose claims have nodes there; the domain that was made first comes first.
 
-    ``domains`` are by uid, ``places`` by node.
+    ``domains`` are by uid, ``places`` by node. A node is given in one clique, whatever others it says that it is in.
     """
-    after, waits = dict(ledger), dict[str, list[str]]()
-    says = {(each.clique, each.domain) for each in places.values() if each.domain}
+    after, waits, said = dict(ledger), dict[str, list[str]](), dict[str, set[str]]()
+    for each in places.values():
+        if each.domain:
+            said.setdefault(each.clique, set()).add(each.domain)
+    given = {node: clique for clique, hold in ledger.items() for node in hold.nodes}
     for domain, node in _in_order(domains, wishes):
         uid, place = domain.metadata.uid, places.get(node)
         if place is None:
@@ -62,8 +65,11 @@ def admit(
         hold = after.get(place.clique) or Hold(
             domain=uid, namespace=domain.metadata.namespace, name=domain.metadata.name
         )
-        if hold.domain != uid or any(clique == place.clique and other != uid for clique, other in says):
+        if hold.domain != uid or not said.get(place.clique, {uid}) <= {uid}:
             waits.setdefault(uid, []).append(f"{node} is in a clique that another ComputeDomain has")
+            continue
+        if given.get(node, place.clique) != place.clique:
+            waits.setdefault(uid, []).append(f"{node} was given to a ComputeDomain in another clique")
             continue
         after[place.clique] = msgspec.structs.replace(hold, nodes=tuple(sorted({*hold.nodes, node})))
     return Decision(after, {uid: tuple(sorted(texts)) for uid, texts in waits.items()})

@@ -14,6 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from provision.base.decoding import decoder_of
+from provision.cluster.errors import RefusedError
 from provision.cluster.kubernetes.api.client import CONFLICT, NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import MERGE_PATCH, Request, StatusError
 from provision.cluster.kubernetes.objects.claims import DescribedSlice
@@ -47,10 +48,11 @@ _DRA: Final = "/apis/resource.k8s.io/v1"
 _CLAIMS, _SLICES = f"{_DRA}/resourceclaims", f"{_DRA}/resourceslices"
 _OF_DRIVER: Final = f"spec.driver={DRIVER}"
 _AGAIN_S: Final = 300.0  # when all is as it has to be: a template may have been deleted
-_SOON_S: Final = 10.0  # while a clique waits for its nodes to be free, or something failed
+_SOON_S: Final = 10.0  # while a clique waits for its nodes to be free, a template for its name, or something failed
 _LATER_S: Final = 60.0  # where the cluster has no ComputeDomains
 _REST_S: Final = 0.2
 _PATIENCE_S: Final = 5.0
+_MAX_TOLD: Final = 500  # of an answer in a status, whose message has 1,024 characters at most
 V = TypeVar("V")
 
 
@@ -108,6 +110,7 @@ class DomainDesk:
         self._made_s: dict[str, float] = {}  # when the template of a domain was seen last, by its uid
         self._told = ""
         self._waiting: dict[str, str] = {}  # why a clique is not free yet
+        self._lacks = False  # a template: it may be that of a domain of before, which is about to go
 
     def start(self) -> None:
         """Begin."""
@@ -167,7 +170,7 @@ class DomainDesk:
                     self._tell("")
                 except ClusterError as error:
                     self._tell(_words(error))
-                self._wake.wait(_SOON_S if self._waiting or self._told else _AGAIN_S)
+                self._wake.wait(_SOON_S if self._waiting or self._lacks or self._told else _AGAIN_S)
                 self._stop.wait(_REST_S)
         finally:
             for watcher in watchers:
@@ -184,15 +187,22 @@ class DomainDesk:
         decision = admit(self._without_free(before, domains), domains, wishes, places)
         if decision.ledger != before:
             self._write(found, decision.ledger)
+        refused, self._lacks = None, False
         for uid, domain in domains.items():
             if domain.is_going or domain.is_of_another:
                 continue
-            trouble = self._template(domain) if is_served(domain) else why_not_served(domain)
+            trouble = why_not_served(domain) or self._template(domain)
+            self._lacks |= bool(trouble) and is_served(domain)
             nodes = [node for hold in decision.ledger.values() if hold.domain == uid for node in hold.nodes]
             addresses = {node: self._address(node) for node in nodes}
             status = status_of(domain, decision, places, addresses, trouble)
-            if status != domain.status:
-                self._write_status(domain, status)
+            try:
+                if status != domain.status:
+                    self._write_status(domain, status)
+            except RefusedError as error:  # of this one, by a webhook: it costs no other domain its own
+                refused = error
+        if refused is not None:
+            raise refused
         self._made_s = {uid: made_s for uid, made_s in self._made_s.items() if uid in domains}
 
     def _without_free(self, ledger: Ledger, domains: Mapping[str, ComputeDomain]) -> Ledger:
@@ -231,8 +241,12 @@ class DomainDesk:
         name = domain.spec.channel.resource_claim_template.name
         path = f"{_DRA}/namespaces/{quote(domain.metadata.namespace, safe='')}/resourceclaimtemplates"
         try:
-            request = Request(method="GET", path=f"{path}/{quote(name, safe='')}")
-            found = self._acting.call(request, Owned, expected=(NOT_FOUND,))
+            found = self._acting.call(
+                Request(method="GET", path=f"{path}/{quote(name, safe='')}"), Owned, expected=(NOT_FOUND,)
+            )
+            owner = found.metadata.controller
+            if owner is None or owner.uid != uid:
+                return f"ResourceClaimTemplate {name} is there already, and is not of this ComputeDomain"
         except StatusError:
             try:
                 self._acting.call(
@@ -240,10 +254,10 @@ class DomainDesk:
                 )
             except StatusError:
                 return f"ResourceClaimTemplate {name} was made by somebody else just now"
-        else:
-            owner = found.metadata.controller
-            if owner is None or owner.uid != uid:
-                return f"ResourceClaimTemplate {name} is there already, and is not of this ComputeDomain"
+            except RefusedError as error:  # a quota is used up, the namespace goes, it is no name
+                return f"ResourceClaimTemplate {name} cannot be made: {error.message[:_MAX_TOLD]}"
+        except RefusedError as error:
+            return f"ResourceClaimTemplate {name} cannot be read: {error.message[:_MAX_TOLD]}"
         self._made_s[uid] = now_s
         return ""
 
@@ -279,7 +293,7 @@ class DomainDesk:
         self._acting.call(Request(method="POST" if found is None else "PUT", path=path, body=body), msgspec.Raw)
 
     def _address(self, node: str) -> str:
-        if node not in self._addresses and (found := self._read_node(node)) is not None:
+        if not self._addresses.get(node) and (found := self._read_node(node)) is not None:
             inner = (each.address for each in found.status.addresses if each.type == "InternalIP")
             self._addresses[node] = next(inner, "")
         return self._addresses.get(node, "")

@@ -20,6 +20,9 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.originals imp
 from ansible_collections.grapnel.node.plugins.module_utils.removal.packages import RemovalError
 from ansible_collections.grapnel.node.plugins.module_utils.removal.plan import document, find_removal
 
+from plugin.dra.domains.driver import FOLDER as DOMAIN_CLAIMS
+from plugin.dra.others.driver import FOLDER as OTHER_CLAIMS
+from plugin.dra.store import FOLDER as CLAIMS
 from tests.playbooks.fakes import Systemd
 from tests.playbooks.removal.node import (
     ALL,
@@ -101,10 +104,22 @@ def test_the_files_of_claims_go_with_the_daemon(machine: Machine, engine: System
     assert [path.name for path in (machine.root / "srv/cdi").iterdir()] == ["theirs.json"]
 
 
-def prepared(machine: Machine, *claims: str, folder: str = "other-claims") -> None:
+def prepared(machine: Machine, *claims: str, folder: str = OTHER_CLAIMS) -> None:
     for claim in claims:
         text = json.dumps({"namespace": "ml", "name": claim}) if claim != "damaged" else "{"
         machine.write(f"/var/lib/grapnel/node/{folder}/{claim}.json", text)
+
+
+@pytest.mark.parametrize("folder", [CLAIMS, OTHER_CLAIMS, DOMAIN_CLAIMS])
+def test_claims_of_each_driver_of_the_daemon_keep_it(machine: Machine, engine: Systemd, folder: str) -> None:
+    """Those of ComputeDomains did not: a pod with a channel was left without the daemon."""
+    assert engine
+    set_up(machine)
+    prepared(machine, "train", folder=folder)
+    now = [0.0]
+    clock = Clock(monotonic=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds))
+    with pytest.raises(RemovalError, match=r"ml/train\. Their pods end only while"):
+        remove(machine, clock=clock)
 
 
 def test_the_daemon_stays_while_a_claim_is_prepared(machine: Machine, engine: Systemd) -> None:

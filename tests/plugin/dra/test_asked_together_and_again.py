@@ -201,3 +201,47 @@ def test_a_claim_that_one_pod_has_is_not_lost_where_another_one_is_refused_it(tm
 
     assert asyncio.run(together()) == ["", "", "the driver does not answer"]
     assert room.held() == {"GPU-0": "a"}
+
+
+class Turns(FakeNode):
+    """A node that is ready for each question when a test says so, or says why not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns: list[asyncio.Future[str]] = []
+
+    async def ready(self, record: Record) -> Record:
+        turn: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.turns.append(turn)
+        if why := await turn:
+            raise ClaimError(why)
+        return record
+
+
+@pytest.mark.parametrize("asks_again", [False, True])
+def test_a_claim_that_another_pod_has_meanwhile_is_not_lost_where_the_first_question_fails(
+    tmp_path: Path, *, asks_again: bool
+) -> None:
+    """What a ComputeDomain's claim needs is asked of the API each time, which answers one and not the other."""
+    node = Turns()
+    room = Room(tmp_path, node, {"a": claim(ONE, "gpu-0")})
+
+    async def together() -> list[str]:
+        pods = [asyncio.ensure_future(room.service.prepare(asked_for(ONE)))]
+        await until(lambda: len(node.turns) == 1)
+        pods.append(asyncio.ensure_future(room.service.prepare(asked_for(ONE))))
+        await until(lambda: len(node.turns) == 2)
+        node.turns[1].set_result("")
+        await pods[1]
+        if asks_again:
+            pods.append(asyncio.ensure_future(room.service.prepare(asked_for(ONE))))
+            await until(lambda: len(node.turns) == 3)
+        node.turns[0].set_result("the api server does not answer")
+        await pods[0]
+        if asks_again:
+            node.turns[2].set_result("")
+        return [error_of(each) for each in await asyncio.gather(*pods)]
+
+    first, *others = asyncio.run(together())
+    assert (first, set(others)) == ("the api server does not answer", {""})
+    assert room.held() == {"GPU-0": "a"}

@@ -10,11 +10,15 @@ import pytest
 
 from plugin.base.errors import ClaimError
 from plugin.base.log import Logger
+from plugin.dra.claims import ClaimName
 from plugin.dra.store import (
     PARTITIONS,
     ClaimStore,
+    Edits,
     PartitionStore,
+    PreparedDevice,
     Published,
+    Record,
     parse_record,
     published_in,
     render_record,
@@ -86,3 +90,16 @@ def test_where_slices_are_published_is_on_the_disk_before_they_are(
     assert published_in(folder, "other-claims") == here
     assert store.note_published(there)
     assert published_in(folder, "other-claims") == there
+
+
+def test_a_claim_whose_file_could_not_be_read_again_is_not_remembered(tmp_path: Path) -> None:
+    """After a restart nobody knew what it has, so nothing was given to anybody any more."""
+    edits = tuple(Edits(f"nic-{number}", json.dumps({"env": ["X=" + "x" * 4000]})) for number in range(80))
+    record = Record(ClaimName("ml", "a", "u1"), (PreparedDevice("nic", "n1", "nic", "nic", ("nic",), edits=edits),))
+    store = ClaimStore(tmp_path, Logger())
+    with pytest.raises(ClaimError, match="adds more than"):
+        store.put(record)
+    again = ClaimStore(tmp_path, Logger())
+    again.load()
+    assert not store
+    assert not again

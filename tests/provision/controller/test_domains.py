@@ -95,6 +95,17 @@ def test_a_clique_of_which_a_node_says_that_a_domain_has_it_is_taken_whatever_is
     assert again.ledger == {X: hold(B, "n1")}
 
 
+def test_a_node_that_says_another_clique_again_and_again_takes_none_but_its_first() -> None:
+    """Root of a node could take every clique for a domain, and fill the ConfigMap until none could be written."""
+    ledger: dict[str, Hold] = {}
+    for number in range(5):
+        clique = f"8f1b2c3d-0000-4000-8000-00000000000a.{number}"
+        found = admit(ledger, {A: domain()}, [Wish("team", A, "n1")], places(n1=clique))
+        ledger = found.ledger
+    assert ledger == {"8f1b2c3d-0000-4000-8000-00000000000a.0": hold(A, "n1")}
+    assert "was given to a ComputeDomain in another clique" in found.waits[A][0]
+
+
 def test_a_clique_is_free_when_each_node_of_it_says_so_or_is_no_node_any_more() -> None:
     had = hold(A, "n1", "n2")
     assert left_by({X: had}, {A: domain()}) == {}

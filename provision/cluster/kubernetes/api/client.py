@@ -39,6 +39,8 @@ _PAUSES_S: Final = (0.25, 0.5, 1.0, 2.0)  # the last one repeats
 _MAX_PAUSE_S: Final = 5.0  # however long the server asks to wait
 LISTS: Final = 3
 _NOBODY: Final = 'User "system:anonymous"'  # what a server calls whom it does not know
+# What users write goes through an API server as they wrote it: of any depth, or with half a character.
+_UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 T = TypeVar("T")
 
@@ -168,7 +170,7 @@ class Api:
                     found.append((event.type, self._decode(bytes(event.object), item)))
         except StatusError:
             return None
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except _UNREADABLE as error:
             raise RefusedError(f"{self.name} does not answer a watch as a Kubernetes API server does") from error
         return found, version
 
@@ -251,7 +253,7 @@ class Api:
     def _decode(self, body: bytes, type_: type[T]) -> T:
         try:
             return decoder_of(type_).decode(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except _UNREADABLE as error:
             raise RefusedError(
                 f"{self.name} does not answer as a Kubernetes API server does",
                 hint="check whether a proxy answers in its place (HTTPS_PROXY, proxy-url)",
@@ -278,7 +280,7 @@ def _status(answer: ApiResponse) -> Status:
     """Return the answer's Status; an empty one where something else answered, such as a proxy."""
     try:
         return decoder_of(Status).decode(answer.body)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except _UNREADABLE:
         return Status()
 
 

@@ -235,6 +235,17 @@ def test_an_engine_without_its_client_is_not_tried(machine: Machine) -> None:
     assert try_containers(machine.host, "podman", SCRATCH) == {}
 
 
+def test_the_client_is_found_by_the_name_that_suse_gives_it(trial: Trial) -> None:
+    machine = trial.machine
+    (machine.root / "usr/bin/ctr").rename(machine.root / "usr/bin/containerd-ctr")
+    machine.teach("containerd-ctr --namespace grapnel", "")
+    machine.teach("containerd-ctr --namespace grapnel oci spec", json.dumps(SPEC))
+    machine.teach("containerd-ctr --namespace grapnel run", trial.start)
+
+    assert set(try_containers(machine.host, "containerd", SCRATCH)) == {PLAIN}
+    assert not any(call.startswith("ctr ") for call in machine.calls)
+
+
 def test_what_containers_had_before_they_have_to_have_again() -> None:
     gpu = frozenset({"/dev/nvidia0", "/lib/libcuda.so.1"})
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ansible_collections.grapnel.node.plugins.module_utils.engines.table import CONTAINERD, DOCKER, OWN_FOLDER
+from ansible_collections.grapnel.node.plugins.module_utils.engines.table import CONTAINERD, CTR, DOCKER, OWN_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -154,9 +154,9 @@ def _find_gpu(host: Host) -> Gpu | None:
 
 
 def _find_client(host: Host, engine: str) -> _Client | None:
-    kinds: dict[str, type[_Ctr | _DockerClient]] = {CONTAINERD.name: _Ctr, DOCKER.name: _DockerClient}
-    kind = kinds.get(engine)
-    return None if kind is None or host.find_command(kind.program) is None else kind(host)
+    if engine == CONTAINERD.name:
+        return next((_Ctr(host, name) for name in CTR if host.find_command(name)), None)
+    return _DockerClient(host) if engine == DOCKER.name and host.find_command(_DockerClient.program) else None
 
 
 class _Ctr:
@@ -164,8 +164,9 @@ class _Ctr:
 
     program = "ctr"
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, command: str) -> None:
         self._host = host
+        self._command = command
 
     def handler(self) -> Sequence[str] | None:
         asked = self._host.run([CONTAINERD.programs[0], *CONTAINERD.question], _TIMEOUT_S)
@@ -196,7 +197,7 @@ class _Ctr:
         self._ctr("namespaces", "remove", _NAMESPACE)
 
     def _ctr(self, *words: str) -> Finished:
-        return self._host.run([self.program, "--namespace", _NAMESPACE, *words], _TIMEOUT_S)
+        return self._host.run([self._command, "--namespace", _NAMESPACE, *words], _TIMEOUT_S)
 
     def _add(self, spec: dict[str, Any], gpu: Gpu) -> None:
         """Add what a kubelet would of a device plugin's answer: nodes, and the rules by which they may be opened."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.engines import packages
 from ansible_collections.grapnel.node.plugins.module_utils.engines.found import read_engine_holds
-from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import hold, let_go, unhold
+from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import EnginePackageError, hold, let_go, unhold
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import InstalledPackage, PackageError
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import PLACE, read_originals
 
@@ -93,6 +93,19 @@ def test_what_grapnel_holds_is_let_go_for_an_exchange_and_held_after_it(
     assert during == {SITES}
     assert manager.locked == {ENGINE, SITES}
     assert read_originals(machine.host).held == (ENGINE,)
+
+
+def test_why_an_exchange_failed_is_told_where_its_packages_cannot_be_held_again_either(
+    machine: Machine, manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold(machine.host, [ENGINE])
+
+    def full(*_: object) -> None:
+        raise PackageError("apt-mark hold failed")
+
+    with pytest.raises(EnginePackageError, match="starts none; .*apt-mark hold failed"), let_go(machine.host):
+        monkeypatch.setattr(manager, "hold", full)
+        raise EnginePackageError("a container without a GPU starts none")
 
 
 def test_a_damaged_record_tells_of_no_holds(machine: Machine) -> None:

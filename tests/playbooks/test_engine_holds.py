@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.engines import packages
 from ansible_collections.grapnel.node.plugins.module_utils.engines.found import read_engine_holds
-from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import EnginePackageError, hold, let_go, unhold
+from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import (
+    EnginePackageError,
+    hold,
+    let_go,
+    unhold,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import InstalledPackage, PackageError
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import PLACE, read_originals
 
@@ -103,9 +108,13 @@ def test_why_an_exchange_failed_is_told_where_its_packages_cannot_be_held_again_
     def full(*_: object) -> None:
         raise PackageError("apt-mark hold failed")
 
-    with pytest.raises(EnginePackageError, match="starts none; .*apt-mark hold failed"), let_go(machine.host):
-        monkeypatch.setattr(manager, "hold", full)
-        raise EnginePackageError("a container without a GPU starts none")
+    def exchange() -> None:
+        with let_go(machine.host):
+            monkeypatch.setattr(manager, "hold", full)
+            raise EnginePackageError("a container without a GPU starts none")
+
+    with pytest.raises(EnginePackageError, match=r"starts none; .*apt-mark hold failed"):
+        exchange()
 
 
 def test_a_damaged_record_tells_of_no_holds(machine: Machine) -> None:

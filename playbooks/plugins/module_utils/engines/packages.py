@@ -139,7 +139,8 @@ def unhold(host: Host, names: Collection[str]) -> None:
 def let_go(host: Host) -> Iterator[None]:
     """Have grapnel hold nothing of engines while packages are exchanged; raises `PackageError`, `OriginalsError`.
 
-    Why an exchange failed is told, too, where they cannot be held again. A run that is killed leaves them so, and the next plan holds them again.
+    Why an exchange failed is told, too, where they cannot be held again. A run that is killed leaves them so, and the
+    next plan holds them again.
     """
     manager, ours = find_manager(host), read_originals(host).held
     held = sorted(manager.held(host, ours)) if ours else []

@@ -88,6 +88,16 @@ def test_the_file_for_cdi_goes_from_where_the_hook_s_configuration_has_it(machin
     assert list((machine.root / "srv/cdi").iterdir()) == []
 
 
+def test_what_an_exchange_of_the_engine_left_behind_that_was_killed_goes(machine: Machine, engine: Systemd) -> None:
+    assert engine
+    before = tree(machine.root)
+    set_up(machine)
+    machine.write("/var/lib/grapnel/engine/there/containerd.deb")
+    machine.write("/var/lib/grapnel/engine/trial/bin/sh", mode=0o755)
+    remove(machine)
+    assert tree(machine.root).keys() - before.keys() <= {str(machine.root / "etc/main.conf")}
+
+
 def test_the_files_of_claims_go_with_the_daemon(machine: Machine, engine: Systemd) -> None:
     """Those of other devices and of IMEX channels have no hook, and their kinds of device are grapnel's alone."""
     assert engine

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ansible_collections.grapnel.node.plugins.module_utils.engines.table import CONTAINERD, CTR, DOCKER, OWN_FOLDER
+from ansible_collections.grapnel.node.plugins.module_utils.machine.selinux import is_on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +31,7 @@ HOOK_CONFIG = "/etc/grapnel/hook.json"
 _SHELL = "/bin/sh"
 _NAME, _NAMESPACE = "trial", "grapnel"
 _STARTED = "started"
+_LABEL = "container_file_t"
 # In words that every shell has built in: nothing else is in the container.
 _LOOK = (
     "for each in /dev/nvidia* /lib*/libcuda.so.1 /lib*/*/libcuda.so.1 /usr/lib*/libcuda.so.1 /usr/lib*/*/libcuda.so.1; "
@@ -140,6 +142,8 @@ def _make_root(host: Host, root: Path) -> None:
         shutil.copy(host.path(path), place)
     for folder in ("dev", "etc", "proc", "sys", "tmp"):
         (root / folder).mkdir()
+    if is_on(host):  # an engine may start nothing that has the label of /var/lib; a policy without containers lets it
+        host.run(["chcon", "-R", "-t", _LABEL, str(root)], _TIMEOUT_S)
 
 
 def _find_gpu(host: Host) -> Gpu | None:
@@ -245,7 +249,7 @@ class _DockerClient:
     def handler(self) -> Sequence[str] | None:
         if _allowed_namespaces(self._host):
             return None  # no container of Docker's is in one
-        runtimes = json.loads(self._host.read_text(DOCKER.main) or "{}").get("runtimes", {})
+        runtimes = json.loads(self._host.read_text(DOCKER.main) or "{}").get("runtimes") or {}
         ours = [name for name, each in runtimes.items() if each.get("path") == _OF_DOCKER]
         return ("--runtime", ours[0]) if ours else None
 

@@ -15,6 +15,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.originals imp
     PLACE,
     Packages,
     read_originals,
+    remember_held,
     remember_packages,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.removal.packages import RemovalError
@@ -312,6 +313,25 @@ def test_what_a_release_without_records_has_left_goes_as_far_as_it_is_known(mach
     }
     assert [note.split()[0] for note in removal.notes] == ["/etc/containerd/config.toml", "/etc/docker/daemon.json"]
     assert find_removal(machine.host, frozenset({"daemon"})).notes == ()
+
+
+STATUS = "Package: {}\nStatus: hold ok installed\nVersion: 1\n\n"
+
+
+def test_what_grapnel_holds_is_let_go_and_nothing_else(machine: Machine, engine: Systemd) -> None:
+    assert engine
+    names = ("containerd", "docker.io", "dpkg")
+    machine.write("/var/lib/dpkg/status", "".join(STATUS.format(name) for name in names))
+    machine.write("/usr/bin/apt-get", mode=0o755)
+    remember_held(machine.host, ["containerd"], held=True)
+    machine.teach("apt-mark unhold")
+
+    told = document(find_removal(machine.host, ALL))["steps"]
+    assert [one["target"] for one in told if one["action"] == "unhold"] == ["containerd"]
+    remove(machine)
+
+    assert [call for call in machine.calls if call.startswith("apt-mark")] == ["apt-mark unhold containerd"]
+    assert read_originals(machine.host).held == ()
 
 
 def test_settings_that_somebody_wrote_himself_survive_the_packages(machine: Machine, engine: Systemd) -> None:

@@ -17,6 +17,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.engines.packages impo
 )
 from ansible_collections.grapnel.node.plugins.module_utils.engines.trial import PLAIN, WITH_GPU, TrialError
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock
+from ansible_collections.grapnel.node.plugins.module_utils.machine.units import RESTART_MARKS
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Rehearsal
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Download, Request, Resolution
 
@@ -107,16 +108,19 @@ class Manager:
     is_unchanged: bool = False
     done: list[str] = field(default_factory=list)
     name: str = "apt"
+    gone: tuple[str, ...] = ()
+    marked: list[bool] = field(default_factory=list)
 
     def apply(self, host: Host, transaction: Transaction, clock: Clock) -> None:
-        del host, clock
+        del clock
+        self.marked.append(host.path(f"{RESTART_MARKS}/containerd.service").exists())
         (name,) = (PurePosixPath(file).parent.name for file in transaction.files)
         self.done.append(name)
         if name == self.broken:
             raise PackageError("no space left on device", is_unchanged=self.is_unchanged)
 
     def rehearse(self, *_: object) -> Rehearsal:
-        return Rehearsal()
+        return Rehearsal(remove=self.gone)
 
 
 class Source:
@@ -190,6 +194,17 @@ def test_a_transaction_that_fails_half_way_leads_back_to_the_former_packages(
 
     assert node.manager.done == done
     assert node.restarts == ("back" in done)
+    assert node.manager.marked[0], "a run that is killed here leaves a restart to the next one"
+    assert node.host.path(f"{RESTART_MARKS}/containerd.service").exists() is not is_unchanged
+
+
+def test_a_transaction_that_takes_more_away_when_it_is_rehearsed_is_not_begun(node: Node) -> None:
+    node.manager = Manager(gone=("runc",))
+
+    with pytest.raises(EnginePackageError, match="would take runc off this machine, and nothing was changed"):
+        node.exchange()
+
+    assert node.manager.done == []
 
 
 def test_an_engine_that_starts_what_it_did_stays(node: Node) -> None:

@@ -123,6 +123,19 @@ def test_a_container_is_made_of_the_machines_own_shell(trial: Trial) -> None:
     assert "devices" not in spec["linux"]
 
 
+@pytest.mark.parametrize("status", [0, 1], ids=["labelled", "a policy without containers"])
+def test_where_selinux_is_on_an_engine_may_start_what_it_is_made_of(trial: Trial, status: int) -> None:
+    """Debian's policy lets an engine execute nothing that has the label of /var/lib."""
+    machine = trial.machine
+    machine.write("/sys/fs/selinux/enforce", "1")
+    machine.teach("chcon", return_code=status)
+
+    assert try_containers(machine.host, "containerd", SCRATCH) == {PLAIN: frozenset()}
+
+    labelled = machine.calls.index(f"chcon -R -t container_file_t {machine.root / SCRATCH[1:] / 'trial'}")
+    assert labelled < next(at for at, call in enumerate(machine.calls) if call.startswith(RUN))
+
+
 def test_one_with_a_gpu_has_the_nodes_of_the_first_one_by_grapnels_handler(with_gpu: Trial) -> None:
     found = "/dev/nvidia0\n/dev/nvidiactl\n/lib64/libcuda.so.1\nstarted\n"
     with_gpu.answers += [Finished(0, "started\n"), Finished(0, found)]
@@ -224,6 +237,12 @@ def test_docker_is_given_an_image_of_it_and_grapnels_runtime(with_docker: Trial)
     assert made == ["image", "image", "import", "image", "import", "image"], "no image stays without its name"
 
 
+def test_docker_without_runtimes_of_its_own_starts_one_without_a_gpu(with_docker: Trial) -> None:
+    with_docker.machine.write("/etc/docker/daemon.json", json.dumps({"runtimes": None}))
+
+    assert set(try_containers(with_docker.machine.host, "docker", SCRATCH)) == {PLAIN}
+
+
 def test_docker_starts_none_with_a_gpu_where_only_pods_of_namespaces_get_one(with_docker: Trial) -> None:
     with_docker.machine.write(HOOK_CONFIG, json.dumps({"rules": [{"decision": "allow", "namespaces": ["web"]}]}))
 
@@ -233,6 +252,17 @@ def test_docker_starts_none_with_a_gpu_where_only_pods_of_namespaces_get_one(wit
 def test_an_engine_without_its_client_is_not_tried(machine: Machine) -> None:
     assert try_containers(machine.host, "containerd", SCRATCH) == {}
     assert try_containers(machine.host, "podman", SCRATCH) == {}
+
+
+def test_the_client_is_found_by_the_name_that_suse_gives_it(trial: Trial) -> None:
+    machine = trial.machine
+    (machine.root / "usr/bin/ctr").rename(machine.root / "usr/bin/containerd-ctr")
+    machine.teach("containerd-ctr --namespace grapnel", "")
+    machine.teach("containerd-ctr --namespace grapnel oci spec", json.dumps(SPEC))
+    machine.teach("containerd-ctr --namespace grapnel run", trial.start)
+
+    assert set(try_containers(machine.host, "containerd", SCRATCH)) == {PLAIN}
+    assert not any(call.startswith("ctr ") for call in machine.calls)
 
 
 def test_what_containers_had_before_they_have_to_have_again() -> None:

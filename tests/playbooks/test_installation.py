@@ -64,6 +64,28 @@ def test_a_release_is_unpacked_and_made_current(node: Host, tmp_path: Path) -> N
     assert (node.root / HOME / "hook").stat().st_mode & 0o777 == 0o755
 
 
+def test_a_release_is_labelled_before_it_is_current_where_selinux_is_on(machine: Machine, tmp_path: Path) -> None:
+    """An engine that starts the hook meanwhile would not be let."""
+    for path in ("/sys/fs/selinux/enforce", "/usr/sbin/restorecon"):
+        machine.write(path, "1", mode=0o755)
+    link = machine.root / HOME / "hook"
+    linked: list[bool] = []
+
+    def restorecon() -> Finished:
+        linked.append(link.is_symlink())
+        return Finished(0)
+
+    (machine.root / HOME / "releases").mkdir(parents=True)
+    machine.teach("tar")
+    machine.teach("/usr/bin/python3")
+    machine.teach("restorecon", restorecon)
+    install_part(machine.host, "hook", digest("a"), make_archive(tmp_path, "one"))
+
+    assert linked == [False]
+    (told,) = (call for call in machine.calls if call.startswith("restorecon"))
+    assert told.split()[-1] == str(link.readlink()).join(("/usr/lib/grapnel/", ""))
+
+
 def test_a_release_is_compiled_before_it_is_current(node: Host, tmp_path: Path) -> None:
     module = tmp_path / "part.py"
     module.write_text("VALUE = 1\n")

@@ -137,6 +137,15 @@ def test_the_module_goes_and_nodes_get_their_former_labels(machine: Machine) -> 
     assert machine.calls == ["semodule --remove grapnel", "restorecon -R -F /dev/nvidia0"]
 
 
+@pytest.mark.parametrize("priority", ["100", "500"])
+def test_a_module_of_that_name_from_somebody_else_is_left_alone(machine: Machine, priority: str) -> None:
+    """`semodule` has modules of packages at 100, and takes in and out at 400: that one would not go."""
+    machine.write(STORED.replace("/400/", f"/{priority}/"), "(type theirs)")
+    assert not has_module(machine.host)
+    store(machine, TEXT.encode())
+    assert has_module(machine.host)
+
+
 DENIED = (
     'type=AVC msg=audit(1796061269.084:7): avc:  denied  { read write } for  pid=156 comm="python3" '
     'path="/dev/nvidia0" dev="devtmpfs" ino=445 scontext=system_u:system_r:container_t:s0:c1,c2 '

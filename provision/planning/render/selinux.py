@@ -8,6 +8,7 @@ policy has is optional, and is left out by `semodule` where it is not there.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 MODULE: Final = "grapnel"
@@ -24,6 +25,11 @@ _PROGRAMS: Final = "/usr/lib/grapnel/releases/[^/]+/grapnel-[a-z-]+"
 _OPEN: Final = "(chr_file (getattr read write open ioctl lock append map))"
 # Who had these nodes by their former type: they keep them.
 _FORMER: Final = ("xserver_t", "xdm_t", "svirt_t")
+
+
+def names_node(path: str) -> bool:
+    """Tell whether the module has a label for a device node."""
+    return any(re.fullmatch(pattern, path) for pattern in _NODES)
 
 
 def render_module() -> str:

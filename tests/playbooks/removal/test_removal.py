@@ -15,6 +15,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.originals imp
     PLACE,
     Packages,
     read_originals,
+    remember_held,
     remember_packages,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.removal.packages import RemovalError
@@ -89,6 +90,16 @@ def test_the_file_for_cdi_goes_from_where_the_hook_s_configuration_has_it(machin
     machine.write("/srv/cdi/ours.json", CDI % OUR_HOOK)
     remove(machine)
     assert list((machine.root / "srv/cdi").iterdir()) == []
+
+
+def test_what_an_exchange_of_the_engine_left_behind_that_was_killed_goes(machine: Machine, engine: Systemd) -> None:
+    assert engine
+    before = tree(machine.root)
+    set_up(machine)
+    machine.write("/var/lib/grapnel/engine/there/containerd.deb")
+    machine.write("/var/lib/grapnel/engine/trial/bin/sh", mode=0o755)
+    remove(machine)
+    assert tree(machine.root).keys() - before.keys() <= {str(machine.root / "etc/main.conf")}
 
 
 def test_the_files_of_claims_go_with_the_daemon(machine: Machine, engine: Systemd) -> None:
@@ -320,6 +331,25 @@ def test_what_a_release_without_records_has_left_goes_as_far_as_it_is_known(mach
     assert find_removal(machine.host, frozenset({"daemon"})).notes == ()
 
 
+STATUS = "Package: {}\nStatus: hold ok installed\nVersion: 1\n\n"
+
+
+def test_what_grapnel_holds_is_let_go_and_nothing_else(machine: Machine, engine: Systemd) -> None:
+    assert engine
+    names = ("containerd", "docker.io", "dpkg")
+    machine.write("/var/lib/dpkg/status", "".join(STATUS.format(name) for name in names))
+    machine.write("/usr/bin/apt-get", mode=0o755)
+    remember_held(machine.host, ["containerd"], held=True)
+    machine.teach("apt-mark unhold")
+
+    told = document(find_removal(machine.host, ALL))["steps"]
+    assert [one["target"] for one in told if one["action"] == "unhold"] == ["containerd"]
+    remove(machine)
+
+    assert [call for call in machine.calls if call.startswith("apt-mark")] == ["apt-mark unhold containerd"]
+    assert read_originals(machine.host).held == ()
+
+
 def test_settings_that_somebody_wrote_himself_survive_the_packages(machine: Machine, engine: Systemd) -> None:
     assert engine
     teach_packages(machine)
@@ -421,6 +451,7 @@ def test_selinux_has_nothing_of_grapnels_afterwards(machine: Machine, engine: Sy
     """Whenever the removal is killed, the next one finds the module that the policy still has."""
     modules = machine.root / "var/lib/selinux/targeted/active/modules/400"
     modules.mkdir(parents=True)
+    machine.write("/usr/sbin/semodule", mode=0o755)
     before = tree(machine.root)
     set_up(machine)
     assert engine.active == "active"
@@ -444,6 +475,40 @@ def test_selinux_has_nothing_of_grapnels_afterwards(machine: Machine, engine: Sy
 
     assert tree(machine.root) == before
     assert find_removal(machine.host, ALL).steps == ()
+
+
+@pytest.fixture
+def policy(machine: Machine, engine: Systemd) -> Machine:
+    """A node with grapnel's module in its policy, and the tool that takes it out."""
+    set_up(machine)
+    assert engine.active == "active"
+    machine.write("/usr/sbin/semodule", mode=0o755)
+    machine.write("/var/lib/selinux/targeted/active/modules/400/grapnel/cil")
+    return machine
+
+
+def test_the_policy_is_left_before_the_tools_go_that_came_with_an_engine(policy: Machine) -> None:
+    """container-selinux brings policycoreutils, and goes with the engine that it came with."""
+    teach_packages(policy)
+    remember_packages(policy.host, "docker", Packages(("docker.io", "runc")))
+    policy.teach("semodule --remove grapnel")
+
+    remove(policy)
+
+    purged = next(at for at, call in enumerate(policy.calls) if call.startswith("env DEBIAN_FRONTEND"))
+    assert policy.calls.index("semodule --remove grapnel") < purged
+
+
+def test_a_policy_that_nothing_can_change_any_more_keeps_its_module_and_that_is_said(policy: Machine) -> None:
+    """SELinux was switched off and its tools were removed: no second removal would do better."""
+    (policy.root / "usr/sbin/semodule").unlink()
+
+    removal = find_removal(policy.host, ALL)
+    remove(policy)
+
+    assert "no semodule" in " ".join(removal.notes)
+    assert not any(call.startswith("semodule") for call in policy.calls)
+    assert not (policy.root / "usr/lib/grapnel").exists()
 
 
 def test_the_policy_keeps_its_module_while_the_hook_stays(machine: Machine, engine: Systemd) -> None:

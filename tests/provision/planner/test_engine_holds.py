@@ -72,6 +72,20 @@ def test_what_grapnel_held_is_let_go_when_that_is_not_declared_any_more() -> Non
     assert found.roles.runtime.runtime_unhold == (CONTAINERD_IO,)
 
 
+def test_a_record_of_a_hold_that_is_gone_is_forgotten_before_somebody_else_holds_the_package() -> None:
+    """A run that was killed after it had let go, or the site: what the site holds later would be let go, too."""
+    declared = stack()
+    facts = replace(there(declared), engine_holds=(CONTAINERD_IO, "cri-o"))
+
+    found = plan(facts, declared)
+
+    (item,) = holds(found)
+    assert item.action is Action.UNHOLD
+    assert found.roles.runtime is not None
+    assert found.roles.runtime.runtime_unhold == (CONTAINERD_IO, "cri-o")
+    assert plan(replace(facts, engine_holds=()), declared).is_empty == plan(there(declared), declared).is_empty
+
+
 def test_a_hold_of_grapnels_does_not_keep_another_version_away_and_follows_it() -> None:
     declared = stack(hold=True, version="2.4.2")
     facts = there(declared)

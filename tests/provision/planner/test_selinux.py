@@ -73,6 +73,15 @@ def test_nodes_that_were_made_with_another_label_are_labelled() -> None:
     assert found.items[0].from_ == "device_t"
 
 
+def test_nodes_that_the_module_does_not_name_keep_the_label_of_the_policy() -> None:
+    """`restorecon` gives them that one again, and the plan would never be empty."""
+    stack = make_stack()
+    done = simulate_apply(node(), plan(node(), stack))
+    assert done.selinux is not None
+    others = dict.fromkeys(("/dev/nvidia-nvlink", "/dev/nvidia-fs0", "/dev/nvidia-caps0"), "xserver_misc_device_t")
+    assert plan(replace(done, selinux=replace(done.selinux, nodes={**done.selinux.nodes, **others})), stack).is_empty
+
+
 def test_selinux_that_is_switched_on_is_a_finding() -> None:
     stack = make_stack()
     before = replace(configured(stack), selinux=SelinuxState(mode="disabled"))

@@ -22,6 +22,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.engines.of_kubernetes
 )
 from ansible_collections.grapnel.node.plugins.module_utils.engines.table import (
     CONTAINERD,
+    CTR,
     DISTRIBUTIONS,
     DOCKER,
     ENGINES,
@@ -142,6 +143,6 @@ def containerd_flaw(host: Host, engine: str = CONTAINERD.name) -> str | None:
 
 
 def _list_plugins(host: Host, engine: str) -> Finished:
-    found = host.find_command("ctr") or host.find_command("containerd-ctr")  # as SUSE calls it
+    found = next(filter(None, map(host.find_command, CTR)), None)
     client = client_of(host, engine) if engine in DISTRIBUTIONS else [found] if found else []
     return host.run([*client, "--timeout", "5s", "plugins", "ls"], _TIMEOUT_S) if client else Finished(0)

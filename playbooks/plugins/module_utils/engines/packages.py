@@ -139,15 +139,25 @@ def unhold(host: Host, names: Collection[str]) -> None:
 def let_go(host: Host) -> Iterator[None]:
     """Have grapnel hold nothing of engines while packages are exchanged; raises `PackageError`, `OriginalsError`.
 
-    A run that is killed leaves them so, and the next plan holds them again.
+    Why an exchange failed is told, too, where they cannot be held again. A run that is killed leaves them so, and the
+    next plan holds them again.
     """
     manager, ours = find_manager(host), read_originals(host).held
     held = sorted(manager.held(host, ours)) if ours else []
     manager.unhold(host, held)
+    failure: Exception | None = None
     try:
         yield
+    except Exception as error:
+        failure = error
+        raise
     finally:
-        hold(host, held)
+        try:
+            hold(host, held)
+        except PackageError as error:
+            if failure is None:
+                raise
+            raise EnginePackageError(f"{failure}; {', '.join(held)} cannot be held again: {error}") from failure
 
 
 def _install(host: Host, arrival: Arrival, service: Service, clock: Clock) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 OWN_FOLDER = "/etc/grapnel/containerd"  # of what our handler of a containerd needs
+CTR = ("ctr", "containerd-ctr")  # names of containerd's own client; SUSE's is the second
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ansible_collections.grapnel.node.plugins.module_utils.engines.table import CONTAINERD, DOCKER, OWN_FOLDER
+from ansible_collections.grapnel.node.plugins.module_utils.engines.table import CONTAINERD, CTR, DOCKER, OWN_FOLDER
+from ansible_collections.grapnel.node.plugins.module_utils.machine.selinux import is_on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +31,7 @@ HOOK_CONFIG = "/etc/grapnel/hook.json"
 _SHELL = "/bin/sh"
 _NAME, _NAMESPACE = "trial", "grapnel"
 _STARTED = "started"
+_LABEL = "container_file_t"
 # In words that every shell has built in: nothing else is in the container.
 _LOOK = (
     "for each in /dev/nvidia* /lib*/libcuda.so.1 /lib*/*/libcuda.so.1 /usr/lib*/libcuda.so.1 /usr/lib*/*/libcuda.so.1; "
@@ -140,6 +142,8 @@ def _make_root(host: Host, root: Path) -> None:
         shutil.copy(host.path(path), place)
     for folder in ("dev", "etc", "proc", "sys", "tmp"):
         (root / folder).mkdir()
+    if is_on(host):  # an engine may start nothing that has the label of /var/lib; a policy without containers lets it
+        host.run(["chcon", "-R", "-t", _LABEL, str(root)], _TIMEOUT_S)
 
 
 def _find_gpu(host: Host) -> Gpu | None:
@@ -154,9 +158,9 @@ def _find_gpu(host: Host) -> Gpu | None:
 
 
 def _find_client(host: Host, engine: str) -> _Client | None:
-    kinds: dict[str, type[_Ctr | _DockerClient]] = {CONTAINERD.name: _Ctr, DOCKER.name: _DockerClient}
-    kind = kinds.get(engine)
-    return None if kind is None or host.find_command(kind.program) is None else kind(host)
+    if engine == CONTAINERD.name:
+        return next((_Ctr(host, name) for name in CTR if host.find_command(name)), None)
+    return _DockerClient(host) if engine == DOCKER.name and host.find_command(_DockerClient.program) else None
 
 
 class _Ctr:
@@ -164,8 +168,9 @@ class _Ctr:
 
     program = "ctr"
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, command: str) -> None:
         self._host = host
+        self._command = command
 
     def handler(self) -> Sequence[str] | None:
         asked = self._host.run([CONTAINERD.programs[0], *CONTAINERD.question], _TIMEOUT_S)
@@ -196,7 +201,7 @@ class _Ctr:
         self._ctr("namespaces", "remove", _NAMESPACE)
 
     def _ctr(self, *words: str) -> Finished:
-        return self._host.run([self.program, "--namespace", _NAMESPACE, *words], _TIMEOUT_S)
+        return self._host.run([self._command, "--namespace", _NAMESPACE, *words], _TIMEOUT_S)
 
     def _add(self, spec: dict[str, Any], gpu: Gpu) -> None:
         """Add what a kubelet would of a device plugin's answer: nodes, and the rules by which they may be opened."""
@@ -244,7 +249,7 @@ class _DockerClient:
     def handler(self) -> Sequence[str] | None:
         if _allowed_namespaces(self._host):
             return None  # no container of Docker's is in one
-        runtimes = json.loads(self._host.read_text(DOCKER.main) or "{}").get("runtimes", {})
+        runtimes = json.loads(self._host.read_text(DOCKER.main) or "{}").get("runtimes") or {}
         ours = [name for name, each in runtimes.items() if each.get("path") == _OF_DOCKER]
         return ("--runtime", ours[0]) if ours else None
 

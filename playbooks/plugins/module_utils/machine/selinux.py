@@ -25,6 +25,7 @@ _MODULE = "grapnel"
 _ENFORCE = "/sys/fs/selinux/enforce"
 _CONFIG = "/etc/selinux/config"
 _STORE = "/var/lib/selinux"
+_PRIORITY = "400"  # at which semodule takes modules in and out; packages of a system have theirs at 100
 _POLICY = re.compile(r"^SELINUXTYPE\s*=\s*([A-Za-z0-9_.-]{1,64})\s*$", re.MULTILINE)
 _NODE = re.compile(r"nvidia[a-z0-9-]{0,60}")
 _TYPE = re.compile(r"[A-Za-z0-9_]{1,64}")
@@ -130,9 +131,7 @@ def install_module(host: Host) -> None:
 def has_module(host: Host) -> bool:
     """Tell whether a policy of the machine has our module, whether SELinux is on or not."""
     return any(
-        host.path(f"{_STORE}/{policy}/active/modules/{priority}/{_MODULE}").is_dir()
-        for policy in host.names(_STORE)
-        for priority in host.names(f"{_STORE}/{policy}/active/modules")
+        host.path(f"{_STORE}/{policy}/active/modules/{_PRIORITY}/{_MODULE}").is_dir() for policy in host.names(_STORE)
     )
 
 

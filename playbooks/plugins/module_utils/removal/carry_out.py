@@ -1,8 +1,8 @@
 """Carries a removal out. A run that is killed anywhere is run again: what is done is found done.
 
 Order: claims are given back → grapnel's own services stop → files of each service are given back together, and the
-service restarts with them → settings of GPUs → holds → packages → SELinux's policy → programs and state → empty
-folders. What was there before is forgotten only after it was given back.
+service restarts with them → settings of GPUs → holds → SELinux's policy, whose tools may be among the packages →
+packages → programs and state → empty folders. What was there before is forgotten only after it was given back.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ def carry_out(host: Host, removal: Removal, parts: Collection[str], clock: Clock
         give_back(host)
     put_back_settings(host)
     _let_go(host, removal.held)
+    if removal.leaves_policy:
+        _leave_policy(host)
     leaving = [plan for plan in removal.packages if not plan.stays]
     if leaving:  # a package leaves its own folder behind in which there is one of ours
         remove_empty(host, removal.originals.folders)
     for plan in leaving:
         purge(host, plan)
-    if removal.leaves_policy:
-        _leave_policy(host)
     for _, path in removal.own:
         remove_path(host, path)
     if any(path.startswith(_UNITS) for path in _touched(removal)):

@@ -10,6 +10,7 @@ import shutil
 import stat
 from typing import TYPE_CHECKING
 
+from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import SCRATCH
 from ansible_collections.grapnel.node.plugins.module_utils.engines.table import OWN_FOLDER
 from ansible_collections.grapnel.node.plugins.module_utils.machine.commands import our_command
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import DAEMON_UNIT, RESTART_MARKS, SITE_MARK
@@ -18,6 +19,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.parts import 
     HOOK,
     HOOK_CONFIG,
     NODE_CONFIG,
+    RUNTIME,
 )
 
 if TYPE_CHECKING:
@@ -57,6 +59,7 @@ _STATE = {
         "/run/grapnel/nvml.json",
     ),
     HOOK: ("/run/grapnel/inventory.json",),
+    RUNTIME: (SCRATCH,),  # of an exchange that was killed
 }
 _UMOUNT_TIMEOUT_S = 30.0
 _PATH = re.compile(r"/[A-Za-z0-9._/-]{1,250}")

@@ -87,6 +87,7 @@ class Removal:
             *self._services(),
             *((Step(DAEMON, "restore", "settings of GPUs", "grapnel has set them"),) if self.resets_gpus else ()),
             *(Step(RUNTIME, "unhold", name, "nobody held it before grapnel") for name in self.held),
+            *((Step(HOOK, "remove", "SELinux module grapnel", "grapnel's own"),) if self.leaves_policy else ()),
             *(
                 Step(RUNTIME, "purge", name, f"came with {one.engine}, which grapnel installed")
                 for one in self.packages
@@ -105,7 +106,6 @@ class Removal:
                 if not one.stays
                 for name in one.groups
             ),
-            *((Step(HOOK, "remove", "SELinux module grapnel", "grapnel's own"),) if self.leaves_policy else ()),
             *(Step(part, "remove", path, "grapnel's own") for part, path in self.own),
             *(Step(RUNTIME, "restore", path, "a removal that was cut short had kept it") for path in self.kept),
             *(
@@ -159,6 +159,9 @@ def find_removal(host: Host, parts: Collection[str]) -> Removal:
             "the settings of kubelet and kernel stay: `grapnel apply` gives them back when the declaration has no "
             "section `node`; do that first"
         )
+    is_in_policy, can_leave = HOOK in parts and has_module(host), host.find_command("semodule") is not None
+    if is_in_policy and not can_leave:
+        notes.append("grapnel's module stays in SELinux's policy: there is no semodule, which would take it out")
     problems = [f"{one.problem}: end them first" for one in packages if one.problem]
     if (
         HOOK in parts
@@ -178,7 +181,7 @@ def find_removal(host: Host, parts: Collection[str]) -> Removal:
         tuple(notes),
         tuple(problems),
         DAEMON in parts and are_set(host),
-        HOOK in parts and has_module(host),
+        is_in_policy and can_leave,
     )
     named = find_still_named(host, (one for _, one in files), removal.stays, hook_goes=HOOK in parts)
     return replace(removal, problems=(*problems, *named))

@@ -33,10 +33,10 @@ def with_holds(
     there = facts.packages.keys() & names
     wanted = (there | coming) if stack.runtime.hold else set()
     held = {name for name in facts.packages if facts.packages[name].hold}
-    loose, former = sorted(wanted - held), sorted((held & {*facts.engine_holds}) - wanted)
+    loose, former = sorted(wanted - held), sorted({*facts.engine_holds} - wanted)
     items = [
         *([_item(Action.HOLD, loose, "not held: any upgrade of the system restarts the engine")] if loose else ()),
-        *([_item(Action.UNHOLD, former, "held by grapnel, and not declared any more")] if former else ()),
+        *([_item(Action.UNHOLD, former, "noted as held by grapnel, and not declared any more")] if former else ()),
     ]
     if not stack.runtime.hold:
         part = replace(part, warnings=(*part.warnings, *_unattended(facts, there - held)))

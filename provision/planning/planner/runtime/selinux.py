@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.declaration.spec.text.excerpt import few
 from provision.planning.node_plan import Action, FileContent, Item, Problem, Role
-from provision.planning.render.selinux import GPU_TYPE, MODULE, MODULE_PATH, render_module
+from provision.planning.render.selinux import GPU_TYPE, MODULE, MODULE_PATH, names_node, render_module
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,7 @@ def plan_selinux(facts: NodeFacts) -> tuple[Item, ...]:
                 role=Role.RUNTIME, action=Action.LOAD, target=POLICY_TARGET, from_=before, to=digest[:12], reason=reason
             )
         )
-    others = [path for path, kind in state.nodes.items() if kind != GPU_TYPE]
+    others = [path for path, kind in state.nodes.items() if kind != GPU_TYPE and names_node(path)]
     if others:
         reason = f"{few(others)} {'has' if len(others) == 1 else 'have'} the type {state.nodes[others[0]] or 'of none'}"
         items.append(

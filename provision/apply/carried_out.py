@@ -18,9 +18,15 @@ if TYPE_CHECKING:
 _STEPS: Final = {
     (Role.DRIVER, Action.DEPLOY): "driver: Install the program that changes the driver",
     (Role.DRIVER, Action.STAGE): "driver: Download and build the driver beforehand",
-    (Role.RUNTIME, Action.INSTALL): "runtime: Install the engine's packages",
-    (Role.RUNTIME, Action.HOLD): "runtime: Install the engine's packages",
-    (Role.RUNTIME, Action.UNHOLD): "runtime: Install the engine's packages",
+    **dict.fromkeys(
+        [
+            (Role.RUNTIME, action)
+            for action in (Action.INSTALL, Action.UPGRADE, Action.DOWNGRADE, Action.HOLD, Action.UNHOLD)
+        ],
+        "runtime: Install the engine's packages",
+    ),
+    (Role.RUNTIME, Action.LOAD): "runtime: Let containers use the GPUs that they are given",
+    (Role.RUNTIME, Action.SET): "runtime: Let containers use the GPUs that they are given",
     (Role.RUNTIME, Action.DEPLOY): "runtime: Install the hook, and the units that keep the driver inventory up to date",
     (Role.NODE_DAEMON, Action.DEPLOY): "node_daemon: Install the daemon from its archive",
     (Role.NODE_DAEMON, Action.DIVIDE): "node_daemon: Divide the GPUs",

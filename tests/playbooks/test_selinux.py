@@ -76,6 +76,12 @@ def test_the_policys_copy_of_the_module_is_told_by_its_text(machine: Machine, ke
     assert read_selinux(machine.host)["module"] == DIGEST
 
 
+def test_a_machine_that_names_no_policy_has_the_usual_one(machine: Machine) -> None:
+    machine.write("/etc/selinux/config", "SELINUX=enforcing\n")
+    store(machine, TEXT.encode())
+    assert read_selinux(machine.host)["module"] == DIGEST
+
+
 @pytest.mark.parametrize("kept", [b"BZh9 damaged", bz2.compress(TEXT.encode())[:-20]], ids=["damaged", "cut short"])
 def test_a_damaged_copy_is_no_text_of_ours(machine: Machine, kept: bytes) -> None:
     store(machine, kept)

@@ -25,3 +25,18 @@ def test_a_step_is_a_task_of_its_role(step: str) -> None:
 @pytest.mark.parametrize("action", Action)
 def test_every_item_has_a_step_of_its_role(role: Role, action: Action) -> None:
     assert step_of(item("anything", role=role, action=action)).startswith(f"{role}: ")
+
+
+@pytest.mark.parametrize(
+    ("action", "module"),
+    [
+        *((each, "grapnel.node.engine_packages") for each in (Action.INSTALL, Action.UPGRADE, Action.DOWNGRADE)),
+        *((each, "grapnel.node.engine_packages") for each in (Action.HOLD, Action.UNHOLD)),
+        *((each, "grapnel.node.selinux") for each in (Action.LOAD, Action.SET)),
+    ],
+)
+def test_what_is_done_to_an_engine_is_counted_by_the_task_that_does_it(action: Action, module: str) -> None:
+    """A run that fails after the configuration has not taken a module into the policy."""
+    name = step_of(item("anything", role=Role.RUNTIME, action=action)).removeprefix("runtime: ")
+    tasks = [task for file in (ROLES / "runtime/tasks").glob("*.yml") for task in yaml.safe_load(file.read_text())]
+    assert [module in task for task in tasks if task.get("name") == name] == [True]

@@ -26,7 +26,7 @@ _ENFORCE = "/sys/fs/selinux/enforce"
 _CONFIG = "/etc/selinux/config"
 _STORE = "/var/lib/selinux"
 _PRIORITY = "400"  # at which semodule takes modules in and out; packages of a system have theirs at 100
-_POLICY = re.compile(r"^SELINUXTYPE\s*=\s*([A-Za-z0-9_.-]{1,64})\s*$", re.MULTILINE)
+_POLICY = re.compile(r"^\s*SELINUXTYPE\s*=\s*([A-Za-z0-9_.-]{1,64})\s*$", re.MULTILINE)
 _NODE = re.compile(r"nvidia[a-z0-9-]{0,60}")
 _TYPE = re.compile(r"[A-Za-z0-9_]{1,64}")
 _AUDIT_LOG = "/var/log/audit/audit.log"
@@ -55,7 +55,7 @@ def read_selinux(host: Host) -> dict[str, Any]:
     if enforce is None:
         return {"mode": "disabled"}
     named = _POLICY.search(host.read_text(_CONFIG) or "")
-    policy = named[1] if named else ""
+    policy = named[1] if named else "targeted"  # as libselinux has it
     return {
         "mode": "permissive" if enforce == "0" else "enforcing",
         "policy": policy,

@@ -79,7 +79,7 @@ def no_time() -> Iterator[None]:
         yield
 
 
-def prepare(folder: Path, cluster: Cluster) -> tuple[str, list[str]]:
+def prepare(folder: Path, cluster: Cluster, *, has_channel: bool = True) -> tuple[str, list[str]]:
     """Return what is said against the claim, and the domains of records that are left."""
 
     async def asked() -> tuple[str, list[str]]:
@@ -94,7 +94,7 @@ def prepare(folder: Path, cluster: Cluster) -> tuple[str, list[str]]:
             control=folder / "nvidia-imex-ctl",
             registered=lambda: None,
         )
-        driver.show(inventory(CLIQUE), is_offered=True)
+        driver.show(inventory(CLIQUE, has_channel=has_channel), is_offered=True)
         with no_time():
             (answer,) = (await driver.service.prepare(ASKED)).claims
         left = [each.domain for _, each in driver.store.held()]
@@ -151,3 +151,13 @@ def test_a_domain_is_read_again_after_the_slice_says_it_and_not_before_the_api_h
     said, left = prepare(tmp_path / "other", untold)
     assert "does not say yet whose node this is" in said
     assert (left, untold.looks) == ([], 1)
+
+
+def test_a_node_whose_channel_is_gone_says_so_of_a_claim_that_it_had_prepared(tmp_path: Path) -> None:
+    """After a reboot the module may have made none; the record stays, as a pod may run."""
+    cluster = Cluster()
+    cluster.has_node = lambda _number: True
+    prepare(tmp_path, cluster)
+    said, left = prepare(tmp_path, cluster, has_channel=False)
+    assert "it has no IMEX channel 0" in said
+    assert left == [UID]

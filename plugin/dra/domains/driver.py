@@ -180,7 +180,9 @@ class DomainDriver:
         return why_not_in(document, domain, self._place)
 
     async def _why_not_told(self) -> str:
-        is_told = self.devices and self._slices.is_settled
+        if not self.devices:
+            return self._why_not(None) or "this node has no channel to give"
+        is_told = self._slices.is_settled
         return "" if is_told else f"the slice does not say yet whose node this is: {self._slices.problem}"
 
     async def shared(self, record: Record) -> None:

@@ -56,9 +56,9 @@ def domain(*nodes: tuple[str, str], uid: str = UID, message: str = "", **metadat
     }
 
 
-def inventory(*fabrics: str | None, has_channel: bool = True) -> Inventory:
+def inventory(*fabrics: str | None, has_channel: bool = True, number: int = 0) -> Inventory:
     facts = LinkFacts(tuple(GpuLinks(f"GPU-{number}", fabric=each) for number, each in enumerate(fabrics)))
-    return Inventory(topology=Topology(facts=facts), channels=(ImexChannel(0, NODE),) if has_channel else ())
+    return Inventory(topology=Topology(facts=facts), channels=(ImexChannel(number, NODE),) if has_channel else ())
 
 
 def test_a_claim_of_the_domains_template_says_its_domain_and_has_the_channel() -> None:
@@ -145,6 +145,7 @@ def test_a_node_publishes_its_channel_its_clique_and_whose_it_is() -> None:
         inventory(""),
         inventory(f"{NO_CLUSTER}.0"),  # a machine by itself: its clique is no other machine's
         inventory(CLIQUE, has_channel=False),
+        inventory(CLIQUE, number=1),
     ],
 )
 def test_a_node_without_channel_or_one_clique_publishes_none(found: Inventory) -> None:

@@ -12,6 +12,7 @@ from plugin.dra import messages as api
 from plugin.dra.domains import driver as module
 from plugin.dra.store import Published
 from plugin.settings.node_config import DRA, NodeConfig
+from plugin.sharing.imex import Imex
 from tests.plugin.dra.test_domains import CLAIM, CLIQUE, UID, claim, domain, inventory
 from tests.plugin.dra.test_others_given_twice import Registration, Slices
 
@@ -19,11 +20,30 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from plugin.dra.devices import DraDevice
     from plugin.publication.node_object.api.messages import Request
 
 NODE = "rack1-03"
 ASKED = api.NodePrepareResourcesRequest(claims=(api.Claim(namespace=CLAIM.namespace, name=CLAIM.name, uid=CLAIM.uid),))
 MOST_LOOKS = 12  # at a domain, until a claim is refused
+
+
+class Told(Slices):
+    """Stands for who writes slices: the domains that were published, of which the API has all, or never any."""
+
+    is_settled, problem = True, "it is written"
+
+    def __init__(self, *_: object, **_keys: object) -> None:
+        self.domains: list[str] = []
+
+    def publish(self, devices: tuple[DraDevice, ...]) -> None:
+        self.domains += [each.attributes.get("domain", {}).get("string", "") for each in devices]
+
+
+class Untold(Told):
+    """What is published is not what the API has."""
+
+    is_settled = False
 
 
 class Cluster:
@@ -32,6 +52,7 @@ class Cluster:
     def __init__(self, *_: object) -> None:
         self.looks = 0
         self.has_node: Callable[[int], bool] = lambda _number: False
+        self.slices = Told()
 
     def ask(self, request: Request) -> dict[str, Any]:
         if "/computedomains/" not in request.path:
@@ -58,7 +79,7 @@ def no_time() -> Iterator[None]:
         yield
 
 
-def prepare(folder: Path, cluster: Cluster) -> tuple[str, list[str]]:
+def prepare(folder: Path, cluster: Cluster, *, has_channel: bool = True) -> tuple[str, list[str]]:
     """Return what is said against the claim, and the domains of records that are left."""
 
     async def asked() -> tuple[str, list[str]]:
@@ -73,7 +94,7 @@ def prepare(folder: Path, cluster: Cluster) -> tuple[str, list[str]]:
             control=folder / "nvidia-imex-ctl",
             registered=lambda: None,
         )
-        driver.show(inventory(CLIQUE), is_offered=True)
+        driver.show(inventory(CLIQUE, has_channel=has_channel), is_offered=True)
         with no_time():
             (answer,) = (await driver.service.prepare(ASKED)).claims
         left = [each.domain for _, each in driver.store.held()]
@@ -83,9 +104,9 @@ def prepare(folder: Path, cluster: Cluster) -> tuple[str, list[str]]:
 
     with (
         patch.object(module, "ClusterApi", lambda *_: cluster),
-        patch.object(module, "SliceKeeper", Slices),
+        patch.object(module, "SliceKeeper", lambda *_, **_keys: cluster.slices),
         patch.object(module, "Registration", Registration),
-        patch.object(module.Imex, "require_ready", AsyncMock()),
+        patch.object(Imex, "require_ready", AsyncMock()),
     ):
         return asyncio.run(asked())
 
@@ -111,3 +132,32 @@ def test_a_domain_that_goes_while_the_slice_is_written_is_not_remembered(tmp_pat
     said, left = prepare(tmp_path, cluster)
     assert "has not put rack1-03" in said
     assert left == []
+
+
+def test_a_domain_is_read_again_after_the_slice_says_it_and_not_before_the_api_has_that(tmp_path: Path) -> None:
+    """Else the controller could take the node for free, and the node its domain for one that is there."""
+    cluster, seen = Cluster(), list[list[str]]()
+
+    def look(_number: int) -> bool:
+        seen.append([*cluster.slices.domains])
+        return True
+
+    cluster.has_node = look
+    assert prepare(tmp_path, cluster) == ("", [UID])
+    assert seen == [[""], ["", UID]]
+
+    untold = Cluster()
+    untold.slices, untold.has_node = Untold(), lambda _number: True
+    said, left = prepare(tmp_path / "other", untold)
+    assert "does not say yet whose node this is" in said
+    assert (left, untold.looks) == ([], 1)
+
+
+def test_a_node_whose_channel_is_gone_says_so_of_a_claim_that_it_had_prepared(tmp_path: Path) -> None:
+    """After a reboot the module may have made none; the record stays, as a pod may run."""
+    cluster = Cluster()
+    cluster.has_node = lambda _number: True
+    prepare(tmp_path, cluster)
+    said, left = prepare(tmp_path, cluster, has_channel=False)
+    assert "it has no IMEX channel 0" in said
+    assert left == [UID]

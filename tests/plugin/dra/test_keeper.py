@@ -35,6 +35,7 @@ class Server:
         self.node_uid = "first"
         self.slices: dict[str, dict[str, Any]] = {}
         self.others: set[str] = set()  # names that slices of other nodes have
+        self.is_asked_twice = False  # for a slice to be made: the first answer is lost on its way
         self.version = 0
         self.watches = 0
         self.has_taints = True
@@ -79,6 +80,8 @@ class Server:
         self.version += 1
         document["metadata"]["resourceVersion"] = str(self.version)
         self.slices[document["metadata"]["name"]] = document
+        if self.is_asked_twice and request.verb == "create":
+            raise ClusterError("already exists", status=409)
         if self.tells_first:
             self.told.clear()
             self.lines.put(json.dumps({"type": "MODIFIED", "object": document}).encode())
@@ -191,6 +194,17 @@ def test_a_name_that_another_node_took_first_keeps_no_slice_from_being_written(
         assert (list(server.slices), server.version) == ([name], written + 1), "it writes no slice anew"
     finally:
         next_one.close()
+
+
+def test_a_slice_of_its_own_that_is_there_already_keeps_its_name(
+    server: Server, slices: keeper.SliceKeeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    (write,) = plan_writes(Owner("n1", "first"), [DEVICE], [])
+    server.is_asked_twice = True
+    slices.publish((DEVICE,))
+    wait_until(lambda: slices.is_settled, lambda: slices.problem)
+    assert list(server.slices) == [write.name]
+    assert "another node's" not in caplog.text
 
 
 def test_slices_belong_to_the_node_that_was_made_anew(server: Server, slices: keeper.SliceKeeper) -> None:

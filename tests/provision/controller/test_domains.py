@@ -17,6 +17,7 @@ from provision.controller.domains.objects import (
     DRIVER,
     Channel,
     ChannelClaim,
+    ClaimAllocation,
     ComputeDomain,
     DomainSpec,
     Place,
@@ -130,6 +131,7 @@ def test_a_status_says_who_is_in_and_is_ready_when_all_are() -> None:
     ]
     ready = status_of(made, decision, {**here, "n2": Place("n2", Y, A)}, {}, "")
     assert (ready["status"], ready["message"]) == ("Ready", "")
+    assert status_of(domain(nodes=3), decision, {**here, "n2": Place("n2", Y, A)}, {}, "")["status"] == "NotReady"
     assert status_of(made, decision, {**here, "n2": Place("n2", Y, A)}, {}, "no template")["status"] == "NotReady"
 
 
@@ -146,6 +148,12 @@ def test_what_users_write_of_claims_asks_for_nothing_but_in_the_form_that_is_kno
     assert wish_of(claim()) is None
     assert wish_of(claim({**given_channel, "adminAccess": True})) is None
     assert wish_of(claim(given_channel, config=["domainID"])) is None
+    twice = claim(given_channel)
+    assert twice.status.allocation is not None
+    devices = twice.status.allocation.devices
+    both = msgspec.structs.replace(devices, config=devices.config * 2)
+    status = msgspec.structs.replace(twice.status, allocation=ClaimAllocation(devices=both))
+    assert wish_of(msgspec.structs.replace(twice, status=status)) is None
     assert wish_of(claim(given_channel, config={"kind": "GpuConfig", "domainID": A})) is None
     assert wish_of(claim(given_channel, config={"kind": "ComputeDomainChannelConfig", "domainID": [A]})) is None
     assert wish_of(msgspec.convert({"metadata": {}}, ChannelClaim)) is None
@@ -166,7 +174,7 @@ def test_a_node_says_where_it_is_in_a_slice_of_its_own_pool() -> None:
 def test_the_template_names_the_domain_and_goes_with_it() -> None:
     made = template_of(domain())
     (owner,) = made["metadata"]["ownerReferences"]
-    assert (made["metadata"]["name"], owner["uid"]) == ("channel", A)
+    assert (made["metadata"]["name"], owner["uid"], owner["controller"]) == ("channel", A, True)
     (config,) = made["spec"]["spec"]["devices"]["config"]
     assert config["opaque"]["parameters"]["domainID"] == A
     assert "All" in why_not_served(domain(mode="All"))

@@ -140,6 +140,23 @@ def test_a_list_is_read_page_by_page() -> None:
     ]
 
 
+@pytest.mark.parametrize("written", ["[" * 4000 + '"]"' + "]" * 4000, '"\\ud800"', '"\\\\\\ud800 \\ud83d\\ude00"'])
+def test_what_somebody_wrote_into_one_object_hides_no_other(written: str) -> None:
+    """An API server passes on what a claim's author wrote for a driver, of any depth and with halves of characters."""
+    first = f'{{"metadata": {{"name": "a", "resourceVersion": "8"}}, "spec": {{"x": {written}}}}}'
+    items = f'{{"metadata": {{"resourceVersion": "7"}}, "items": [{first}, {{"metadata": {{"name": "b\\u00e9"}}}}]}}'
+    event = f'{{"type": "ADDED", "object": {first}}}'
+    bodies = (items, f"{event}\n{event}")
+    server = ScriptedServer(*(ApiResponse(code=200, body=body.encode(), headers={}) for body in bodies))
+
+    api = api_of(server)
+
+    assert [node.metadata.name for node in api.list_all("/api/v1/nodes", Node)] == ["a", "bé"]
+    changes = api.changes("/api/v1/nodes", Node, "7", 1)
+    assert changes is not None
+    assert ([each.metadata.name for _, each in changes[0]], changes[1]) == (["a", "a"], "8")
+
+
 def test_a_list_whose_resource_version_expired_is_read_again() -> None:
     server = ScriptedServer(page(["a"], "t1"), refusal(410, "expired"), page(["b"], "t2"), page(["c"]))
 

@@ -16,7 +16,7 @@ from lab.machine.errors import CommandError
 from provision.cli import main
 from provision.cluster import open_api
 from provision.cluster.kubernetes.nodes.selectors import NotThereError, Seen, parse
-from provision.cluster.kubernetes.objects.claims import DescribedSlice
+from provision.cluster.kubernetes.objects.claims import DescribedSlice, ResourceClaim
 from provision.cluster.kubernetes.pods.evictions.device_taints import name_of
 from provision.cluster.kubernetes.usage import Usage
 from provision.cluster.reader import KubernetesReader
@@ -25,7 +25,7 @@ from provision.rollout.model import NodeView
 from provision.rollout.status.derive import fleet_status
 from provision.rollout.status.words import used_on
 from tasks.generated.chart import DEPLOY
-from tests.provision.cluster.stage import GPU, GPU_RULES, READY, wait_until
+from tests.provision.cluster.stage import GPU, GPU_RULES, READY, path_of, wait_until
 from tests.provision.cluster.test_devices_by_claims import published
 
 if TYPE_CHECKING:
@@ -328,3 +328,32 @@ def test_pods_with_claims_are_ended_by_a_taint_on_the_gpus_of_their_node(stage: 
         cluster.write(node, None, cordoned=False)
 
     assert stage.get("devicetaintrules")["items"] == []
+
+
+@pytest.mark.usefixtures("node")
+def test_what_an_author_writes_for_a_driver_hides_no_claims(stage: Stage) -> None:
+    """The API server takes it as it is, and passes it on: nested too deeply for a parser, half a character."""
+    for name, value in {"deep": "[" * 2000 + "]" * 2000, "half": '"\\ud800"'}.items():
+        opaque = {"driver": "gpu.nvidia.com", "parameters": {"kind": "VALUE"}}
+        request = {"name": "r", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
+        claim = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": f"written-{name}"},
+            "spec": {"devices": {"requests": [request], "config": [{"opaque": opaque}]}},
+        }
+        post_as_it_is(stage, path_of("resourceclaim"), json.dumps(claim).replace('"VALUE"', value))
+    api = open_api(stage.control_plane.kubeconfig, None, {})
+    assert api is not None
+    listed = {each.metadata.name for each in api.list_all("/apis/resource.k8s.io/v1/resourceclaims", ResourceClaim)}
+    assert {"written-deep", "written-half"} <= listed
+    for name in ("deep", "half"):
+        stage.control_plane.api.delete(path_of("resourceclaim", f"written-{name}"))
+
+
+def post_as_it_is(stage: Stage, path: str, text: str) -> None:
+    connection = stage.control_plane.api.connection()
+    connection.request("POST", path, text, {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    assert answer.status == 201, answer.read()
+    connection.close()

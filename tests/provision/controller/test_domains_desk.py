@@ -182,10 +182,12 @@ def _claim(node: str, parameters: Json) -> Json:
 
 
 @pytest.mark.parametrize("value", ["[" * 1500 + "]" * 1500, '"\\ud800"'])
-def test_a_claim_that_cannot_be_read_ends_nothing_and_is_told(value: str) -> None:
+def test_a_claim_with_what_cannot_be_read_keeps_no_domain_from_being_served(value: str) -> None:
     """Whoever may make claims ended the controller with one: the API takes what is nested this deeply."""
     cluster = Cluster()
     cluster.lists[_CLAIMS].append(_claim("n1", {"kind": "marked"}))
     cluster.written[_CLAIMS] = ('"marked"', value)
+    cluster.add_domain("first")
     with serving(cluster) as said:
-        wait_until(lambda: bool(said), lambda: "nothing is said")
+        wait_until(lambda: any("first-channel" in path for path in cluster.objects), lambda: f"{said}")
+    assert said == []

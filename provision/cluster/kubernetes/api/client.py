@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import msgspec
 
-from provision.base.decoding import decoder_of
+from provision.base.decoding import decoder_of, readable
 from provision.cluster.errors import ForbiddenError, KubeconfigError, RefusedError
 from provision.cluster.kubernetes.api.exchange import ApiResponse, Request, StatusError
 from provision.cluster.kubernetes.objects.core import Metadata, Page, Status, WatchEvent
@@ -162,16 +162,15 @@ class Api:
         try:
             body = self._answer(request, expected=(EXPIRED,)).body
             found: list[tuple[str, T]] = []
-            for event in decoder_of(WatchEvent).decode_lines(body):
+            for line in body.splitlines():
+                event = self._decode(line, WatchEvent)
                 if event.type == "ERROR":
                     return None
-                version = decoder_of(_Versioned).decode(event.object).metadata.resource_version
+                version = self._decode(bytes(event.object), _Versioned).metadata.resource_version
                 if event.type != "BOOKMARK":
                     found.append((event.type, self._decode(bytes(event.object), item)))
         except StatusError:
             return None
-        except _UNREADABLE as error:
-            raise RefusedError(f"{self.name} does not answer a watch as a Kubernetes API server does") from error
         return found, version
 
     def pages(
@@ -251,8 +250,11 @@ class Api:
         return answer
 
     def _decode(self, body: bytes, type_: type[T]) -> T:
+        decoder = decoder_of(type_)
         try:
-            return decoder_of(type_).decode(body)
+            with contextlib.suppress(*_UNREADABLE):
+                return decoder.decode(body)
+            return decoder.decode(readable(body))
         except _UNREADABLE as error:
             raise RefusedError(
                 f"{self.name} does not answer as a Kubernetes API server does",

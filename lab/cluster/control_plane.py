@@ -191,6 +191,11 @@ class ControlPlane:
         command = [str(self.programs / "kubectl"), f"--kubeconfig={self.kubeconfig}", *arguments]
         return run(command, timeout_s=KUBECTL_TIMEOUT_S, input_text=input_text).stdout
 
+    def ensure_namespace(self, name: str) -> None:
+        """Have a namespace; who shares this control plane may have made it already."""
+        made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        self.kubectl(["apply", "-f", "-"], input_text=json.dumps(made))
+
     def status(self) -> list[ProcessStatus]:
         """Return the state of each process; empty if it was never started."""
         alive = self.group.pids()

@@ -26,7 +26,7 @@ EVERYTHING = (
     *("--set", "metrics.dashboard.enabled=true", "--set", "controller.secrets={hooks,gates}"),
     *("--set", "image.pullSecrets={registry}", "--set", "controller.nodeSelector.pool=system"),
     *("--set", "nodeDaemon.enabled=true", "--set", "nodeDaemon.claims.enabled=true"),
-    *("--set", "dra.deviceClasses=true"),
+    *("--set", "dra.deviceClasses=true", "--set", "dra.computeDomains=true"),
 )
 RIGHTS = "rbac/uninstall.yaml"
 DAEMONSET = "daemonset/grapnel-node.yaml"
@@ -100,7 +100,11 @@ def test_kubeconform_finds_a_key_that_is_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "files"),
     [
-        pytest.param(IMAGE, [f"rbac/{name}.yaml" for name in ROLES if not name.startswith("node")], id="the defaults"),
+        pytest.param(
+            IMAGE,
+            [f"rbac/{name}.yaml" for name in ROLES if not name.startswith(("node", "compute"))],
+            id="the defaults",
+        ),
         pytest.param((*IMAGE, *EVERYTHING), [*(f"rbac/{name}.yaml" for name in ROLES), DAEMONSET], id="everything"),
     ],
 )

@@ -92,7 +92,11 @@ class FileSource:
             tuple(_gpu_of(found) for found in state["gpus"]),
             tuple(LostGpu(**found) for found in state["lost"]),
             state.get("cuda_version", ""),
-            links=LinkFacts(tuple(GpuLinks(each["uuid"], fabric=each["fabric"]) for each in state["links"]["gpus"])),
+            links=LinkFacts(
+                tuple(
+                    GpuLinks(each["uuid"], fabric=each["fabric"]) for each in state.get("links", {"gpus": ()})["gpus"]
+                )
+            ),
         )
 
     def read_health(self) -> dict[str, Reading]:

@@ -25,7 +25,7 @@ NUMBERS = itertools.count(1)
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     with ControlPlane(tmp_path_factory.mktemp("control-plane"), node_grace_s=NO_KUBELETS_S).running() as control_plane:
         found = Stage(control_plane)
-        found.kubectl("create", "namespace", OURS)
+        found.control_plane.ensure_namespace(OURS)
         yield found
 
 

@@ -36,7 +36,7 @@ def served(control_plane: ControlPlane) -> ControlPlane:
     """An API server that knows ComputeDomains, and nodes that may read them."""
     control_plane.kubectl(["apply", "-f", str(REPOSITORY / "deploy/crd/computedomains.yaml")])
     control_plane.kubectl(["wait", "--for=condition=Established", "crd/computedomains.resource.nvidia.com"])
-    control_plane.kubectl(["create", "namespace", "grapnel-system"])
+    control_plane.ensure_namespace("grapnel-system")
     control_plane.kubectl(["apply", "-f", str(REPOSITORY / "deploy/rbac/compute-domains.yaml")])
     return control_plane
 

@@ -54,7 +54,7 @@ def server(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     for name in (MINE, OTHER):
         register(control_plane, name)
     role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "any-slice"}}
-    control_plane.kubectl(["create", "namespace", NAMESPACE])
+    control_plane.ensure_namespace(NAMESPACE)
     control_plane.kubectl(["create", "serviceaccount", "driver", "-n", NAMESPACE])
     control_plane.kubectl(["create", "-f", "-"], input_text=json.dumps(role | {"rules": [RIGHTS]}))
     binding = ["create", "clusterrolebinding", "any-slice", "--clusterrole=any-slice"]

@@ -41,7 +41,7 @@ def served(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     crd = str(Path(__file__).with_name("nodefeatures.yaml"))
     control_plane.kubectl(["apply", "-f", crd])
     control_plane.kubectl(["wait", "--for=condition=Established", "--timeout=60s", "-f", crd])
-    control_plane.kubectl(["create", "namespace", NAMESPACE])
+    control_plane.ensure_namespace(NAMESPACE)
     control_plane.kubectl(["apply", "-f", str(REPOSITORY / "deploy/rbac/node-feature.yaml")])
     binding = ["rolebinding", "kubelets", f"--namespace={NAMESPACE}"]
     control_plane.kubectl(["create", *binding, "--clusterrole=grapnel-node-feature", "--group=system:nodes"])

@@ -122,8 +122,9 @@ class Racks:
 def account(stage: Stage) -> Path:
     """Return the kubeconfig of the controller's account, with the rights for ComputeDomains alone."""
     stage.define(DEPLOY / "crd/computedomains.yaml")
-    stage.kubectl("create", "namespace", NAMESPACE)
-    stage.kubectl("create", "serviceaccount", "grapnel-controller", "-n", NAMESPACE)
+    stage.control_plane.ensure_namespace(NAMESPACE)
+    identity = {"name": "grapnel-controller", "namespace": NAMESPACE}
+    stage.kubectl("apply", "-f", "-", data={"apiVersion": "v1", "kind": "ServiceAccount", "metadata": identity})
     stage.kubectl("apply", "-f", str(DEPLOY / "rbac/compute-domains.yaml"), "-f", str(DEPLOY / "dra/domainclass.yaml"))
     return user(stage, "domains", stage.kubectl("create", "token", "grapnel-controller", "-n", NAMESPACE).strip())
 

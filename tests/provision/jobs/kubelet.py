@@ -230,8 +230,7 @@ def _handler(kubelet: FakeKubelet) -> type[BaseHTTPRequestHandler]:
 
 def make_runner(stage: Stage, **kind: Any) -> JobRunner:
     """Return a runner of Jobs in a namespace that is there."""
-    if NAMESPACE not in stage.kubectl("get", "namespaces", "-o", "name"):
-        stage.kubectl("create", "namespace", NAMESPACE)
+    stage.control_plane.ensure_namespace(NAMESPACE)
     api = open_api(stage.control_plane.kubeconfig, None, {})
     assert api is not None
     return JobRunner(api, JobKind(image="example.com/grapnel:1", namespace=NAMESPACE), **kind)

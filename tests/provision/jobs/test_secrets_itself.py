@@ -92,8 +92,7 @@ class RealAgent(FakeKubelet):
 def test_a_password_reaches_the_controller_and_no_log(
     stage: Stage, host: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    if NAMESPACE not in stage.kubectl("get", "namespaces", "-o", "name"):
-        stage.kubectl("create", "namespace", NAMESPACE)
+    stage.control_plane.ensure_namespace(NAMESPACE)
     api = open_api(stage.control_plane.kubeconfig, None, {})
     assert api is not None
     runner = JobRunner(api, JobKind(image="example.com/grapnel:1", namespace=NAMESPACE))

@@ -56,11 +56,17 @@ class Machine:
 
 
 class Systemd:
-    """Units that start, stop and fail as a test says, behind the command ``systemctl``."""
+    """Units that start, stop and fail as a test says, behind the command ``systemctl``.
+
+    No time goes by: systemd refuses the fourth start, as it does for Docker within a minute.
+    """
+
+    _START_LIMIT = 3
 
     def __init__(self, machine: Machine, unit: str, *, active: str, enabled: str) -> None:
         self.active, self.enabled = active, enabled
         self.is_broken: Callable[[], bool] = lambda: False
+        self._starts = 0
         machine.teach(
             f"systemctl show --property UnitFileState,ActiveState {unit}",
             lambda: self._say(f"UnitFileState={self.enabled}\nActiveState={self.active}"),
@@ -70,18 +76,28 @@ class Systemd:
         for step in ("start", "restart", "reload", "stop", "enable", "disable"):
             machine.teach(f"systemctl {step} {unit}", lambda step=step: self._do(step))
         machine.teach(f"systemctl --no-reload enable {unit}", lambda: self._do("enable"))
+        machine.teach(f"systemctl reset-failed {unit}", self._forget_starts)
 
     def _say(self, text: str) -> Finished:
         from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished  # noqa: PLC0415 - see above
 
         return Finished(0, f"{text}\n")
 
+    def _forget_starts(self) -> Finished:
+        self._starts = 0
+        return self._say("")
+
     def _do(self, step: str) -> Finished:
         if step in ("enable", "disable"):
             self.enabled = f"{step}d"
         elif step == "stop":
             self.active = "inactive"
+        elif step == "reload":
+            self.active = "failed" if self.is_broken() else "active"
+        elif self._starts == self._START_LIMIT:
+            self.active = "failed"
         else:
+            self._starts += 1
             self.active = "failed" if self.is_broken() else "active"
         return self._say("")
 

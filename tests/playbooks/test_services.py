@@ -40,6 +40,10 @@ def changes(machine: Machine, text: str = "new", path: str = CONFIG) -> list:  #
     return find_changes(machine.host, [FileText(path, text, 0o644)])
 
 
+def changing(machine: Machine) -> list[str]:
+    return [call for call in machine.calls if " show " not in call and " reset-failed " not in call]
+
+
 def no_sleep(_: float) -> None:
     """Time stands still."""
 
@@ -76,8 +80,17 @@ def test_systemd_reads_units_again_only_when_one_changed(machine: Machine) -> No
 
     apply_changes(machine.host, service(restart=False), changes(machine, path=UNIT_FILE), no_sleep)
 
-    done = [call for call in machine.calls if " show " not in call]
-    assert done == [f"systemctl --no-reload enable {UNIT}", "systemctl daemon-reload", f"systemctl start {UNIT}"]
+    enabled = f"systemctl --no-reload enable {UNIT}"
+    assert changing(machine) == [enabled, "systemctl daemon-reload", f"systemctl start {UNIT}"]
+
+
+def test_a_service_that_was_restarted_often_takes_the_next_change_in_too(machine: Machine) -> None:
+    Systemd(machine, UNIT, active="active", enabled="enabled")
+
+    for number in range(5):
+        apply_changes(machine.host, service(), changes(machine, f"{number}"), no_sleep)
+
+    assert machine.read(CONFIG) == "4"
 
 
 def test_a_service_that_does_not_come_up_gets_its_old_files_back(machine: Machine) -> None:
@@ -155,8 +168,7 @@ def test_units_that_a_killed_run_has_written_are_read_before_the_restart_that_it
     assert changes(machine, path=UNIT_FILE) == []
     apply_changes(machine.host, service(restart=False), [], no_sleep)
 
-    told = [call for call in machine.calls if " show " not in call]
-    assert told == ["systemctl daemon-reload", f"systemctl restart {UNIT}"]
+    assert changing(machine) == ["systemctl daemon-reload", f"systemctl restart {UNIT}"]
     assert not is_daemon_reload_due(machine.host)
 
 
@@ -328,5 +340,5 @@ TIMER = "grapnel-drift.timer"
 def test_a_timer_follows_its_service(machine: Machine, enabled: bool, active: str, was: str, steps: list[str]) -> None:  # noqa: FBT001 - a table
     Systemd(machine, TIMER, active=active, enabled=was)
     assert settle_timer(machine.host, service(enabled=enabled), TIMER) == steps
-    assert [call for call in machine.calls if " show " not in call] == [f"systemctl {step} {TIMER}" for step in steps]
+    assert changing(machine) == [f"systemctl {step} {TIMER}" for step in steps]
     assert not is_restart_due(machine.host, TIMER)

@@ -196,8 +196,6 @@ class _Running:
     def take_in(self) -> None:
         """Restart it and see that it works as before; raises `ConfigurationError`, `TrialError`."""
         self.host.run(["systemctl", "daemon-reload"], _SYSTEMCTL_TIMEOUT_S)
-        # Its packages restart it as well, and systemd starts Docker three times a minute: the way back would fail.
-        self.host.run(["systemctl", "reset-failed", self.service.unit], _SYSTEMCTL_TIMEOUT_S)
         apply_changes(self.host, self.service, [], remembers=False)
         if lack := find_lack(self.before, try_containers(self.host, self.service.engine, SCRATCH)):
             raise TrialError(lack)

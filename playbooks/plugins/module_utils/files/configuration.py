@@ -33,6 +33,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.machine.units import 
     UnitState,
     clear_daemon_reload,
     clear_restart,
+    forget_starts,
     is_daemon_reload_due,
     is_restart_due,
     mark_daemon_reload,
@@ -52,7 +53,8 @@ if TYPE_CHECKING:
 _UNIT_FILES = "/etc/systemd/system/"
 _SYSTEMCTL_TIMEOUT_S = 120.0
 _RETRY_S = 0.5
-_STARTS = {"start", "restart", "reload"}
+_COUNTED = {"start", "restart"}  # by systemd, which allows so many in a time
+_STARTS = {*_COUNTED, "reload"}
 _UNIT = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9:_.@-]*\.(?:service|timer))?")
 
 
@@ -184,6 +186,8 @@ def _set_unit_state(host: Host, service: Service, sleep: Callable[[float], None]
     if "reload" in steps and service.unit == DAEMON_UNIT and (flaw := daemon_flaw(host)) is not None:
         return flaw  # it would go on with what it had, and only its journal would say so
     for step in steps:
+        if step in _COUNTED:
+            forget_starts(host, service.unit)
         done = host.run(["systemctl", step, service.unit], _SYSTEMCTL_TIMEOUT_S)
         if done.return_code:
             return f"systemctl {step} {service.unit} failed: {done.complaints}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import (
     COUNTING_SERVICES,
     DRIVER_SERVICES,
+    forget_starts,
     unit_property,
 )
 
@@ -52,12 +53,9 @@ def stop(host: Host, services: list[str]) -> str:
 
 
 def start(host: Host, services: list[str]) -> str:
-    """Start services; returns why that failed, empty when they run.
-
-    However often they were started before: systemd would refuse the sixth start within ten seconds, and the driver with
-    it (`StartLimitBurst=` in systemd.unit(5)). A swap and its way back start a service twice, others may have, too.
-    """
-    _tell(host, "reset-failed", services)  # what systemd does not know yet was not started too often
+    """Start services; returns why that failed, empty when they run."""
+    if services:
+        forget_starts(host, *services)
     return _tell(host, "start", services)
 
 

@@ -25,6 +25,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.kubelet.place import 
 )
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import (
     clear_restart,
+    forget_starts,
     is_restart_due,
     mark_restart,
 )
@@ -115,7 +116,7 @@ def _stop(host: Host, kubelet: Kubelet) -> list[str]:
 
 def _start(host: Host, kubelet: Kubelet, waiting: Waiting) -> str:
     """Return why the kubelet does not work, empty where it does, and goes on."""
-    host.run(["systemctl", "reset-failed", kubelet.unit], _SYSTEMCTL_TIMEOUT_S)  # no limit of starts from before counts
+    forget_starts(host, kubelet.unit)
     done = host.run(["systemctl", "start", kubelet.unit], _SYSTEMCTL_TIMEOUT_S)
     if done.return_code:
         return f"systemctl start {kubelet.unit} failed: {done.complaint}"

@@ -199,6 +199,15 @@ def unit_state(host: Host, unit: str) -> UnitState:
     return unit_states(host, [unit])[0]
 
 
+def forget_starts(host: Host, *units: str) -> None:
+    """Have the next start of units refused for no start before it: those of a change are as many as they have to be.
+
+    systemd refuses the sixth start within ten seconds, and Docker's fourth within a minute (`StartLimitBurst=` in
+    systemd.unit(5)). A unit that it does not know yet was not started too often.
+    """
+    host.run(["systemctl", "reset-failed", *units], _TIMEOUT_S)
+
+
 def unit_property(host: Host, unit: str, name: str) -> str:
     """One property of a unit; empty when systemd does not know it."""
     return host.run(["systemctl", "show", "--property", name, "--value", unit], _TIMEOUT_S).stdout.strip()

@@ -43,15 +43,16 @@ exec sleep infinity
 
 
 class Release:
-    """A copy of this interpreter, and the daemon as nodes have it: launcher, modules, compiled libraries.
+    """A copy of an interpreter, and the daemon as nodes have it: launcher, modules, compiled libraries.
 
     Nobody else maps its files, so PSS is that of a node where nothing else runs the same Python.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, python: Path | None = None) -> None:
+        program = (python or Path(sys.executable)).resolve()
         (folder / "bin").mkdir(parents=True)
-        (folder / "lib").symlink_to(Path(sys.base_prefix) / "lib")
-        shutil.copy(Path(sys.executable).resolve(), folder / "bin/python3")
+        (folder / "lib").symlink_to(program.parents[1] / "lib")
+        shutil.copy(program, folder / "bin/python3")
         self.python = (str(folder / "bin/python3"), "-IS")  # as the launcher's first line has it
         self.launcher = folder / "grapnel-node"
         self._site = folder / "site"

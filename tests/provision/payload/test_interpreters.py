@@ -9,6 +9,8 @@ from pathlib import Path
 import h2
 import pytest
 
+from lab.machine.pythons import MINORS, find_python
+
 ROOT = Path(__file__).parents[3]
 COLLECTIONS = ROOT / "playbooks/collections"
 OF_NODES = "ansible_collections/grapnel/node/plugins"  # modules, and what they share with the driver program
@@ -28,17 +30,11 @@ print(json.dumps([loaded, failed]))
 """
 
 
-def find_python(minor: int) -> Path:
-    """Return an interpreter of a version; skips the test where there is none."""
-    places = (Path("/usr/bin"), *sorted(Path.home().glob(".pyenv/versions/*/bin")))
-    found = next((path for place in places if (path := place / f"python3.{minor}").is_file()), None)
-    return found or pytest.skip(f"this machine has no Python 3.{minor}")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("minor", range(9, 15), ids="3.{}".format)
+@pytest.mark.parametrize("minor", MINORS, ids="3.{}".format)
 def test_every_module_is_loaded_by_each_python_that_may_start_it(minor: int) -> None:
     """Hook, driver program and Ansible's modules from 3.9 on, the node daemon from 3.10 on."""
+    python = find_python(minor) or pytest.skip(f"this machine has no Python 3.{minor}")
     parts = [
         (str(ROOT), "runtime_hook"),
         *((str(COLLECTIONS), f"{OF_NODES}/{each}") for each in ("modules", "module_utils")),
@@ -49,7 +45,7 @@ def test_every_module_is_loaded_by_each_python_that_may_start_it(minor: int) -> 
     places = [str(ROOT), str(COLLECTIONS), libraries]
 
     done = subprocess.run(
-        [find_python(minor), "-ISB", "-c", LOAD, json.dumps(places), json.dumps(parts)],
+        [python, "-ISB", "-c", LOAD, json.dumps(places), json.dumps(parts)],
         capture_output=True,
         text=True,
         timeout=120,

@@ -31,7 +31,7 @@ NODES = ("b1", "b2", "b3")
 ALONE = (
     "hook",
     "plugin",
-    "interpreters",
+    "starts/interpreters",
     "daemons/claims",
     "daemons/slices",
     "preference",

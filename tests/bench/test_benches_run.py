@@ -23,7 +23,7 @@ ONE_ROUND = {
         *("--calls", "20", "--starts", "1", "--growth", "10", "--allocations", "10"),
         *("--idle-seconds", "1", "--settle-seconds", "0.2", "--no-history"),
     ),
-    "interpreters": ("--rounds", "1"),
+    "starts/interpreters": ("--rounds", "1"),
     "daemons/claims": ("--rounds", "5"),
     "daemons/slices": ("--gpus", "3", "--quiet-seconds", "1"),
     "preference": ("--rounds", "1"),
@@ -39,7 +39,7 @@ SLOWEST = {"fleet", "hook", "plugin", "provision", "scale", "shares"}
 VERDICTS = {
     "hook": ("at most",),
     "plugin": ("memory with 8 GPUs, PSS", "kubelet's folder vanished, slowest", "preferred among 64 GPUs"),
-    "interpreters": ("hook on 3.11", "daemon on 3.11"),
+    "starts/interpreters": ("hook on 3.11", "daemon on 3.11"),
     "daemons/claims": ("NodePrepareResources", "a claim: p99 at most", "memory: at most"),
     "daemons/slices": (
         *("taint in the API server", "the kubelet starts again", "5000 nodes, nothing happens"),

@@ -3,7 +3,7 @@
 The hook is asked by a container that wants nothing, which is most of them; the daemon has started when a kubelet has
 its list of GPUs. Every round starts each of them once, in another order.
 
-Usage: python bench/interpreters.py [--rounds N]
+Usage: python bench/starts/interpreters.py [--rounds N]
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.daemons import calls
 from bench.daemons.subjects import Release, ours

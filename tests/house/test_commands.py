@@ -109,9 +109,9 @@ def test_commands_are_found() -> None:
     ("text", "found"),
     [
         ("`grapnel status --node n1`", "unrecognized arguments: --node"),
-        ("```\n$ grapnel aply\n```", "unknown verb 'aply'"),
+        ("```\n$ grapnel bring\n```", "unknown verb 'bring'"),
         ("```\nsudo grapnel-node mig cut   # all\n```", "invalid choice: 'cut'"),
-        ("`make cluster && make clutser`", "no target {'clutser'}"),
+        ("`make cluster && make nothing`", "no target {'nothing'}"),
         ("```\n$ cd x && grapnel plan \\\n    --dif\n```", "unrecognized arguments: --dif"),
     ],
 )

@@ -113,14 +113,6 @@ def step_of(item: dict[str, str]) -> Step:
     return ("install", f"{target} {item['to']}") if action == "upgrade" else (action, target)
 
 
-def test_what_is_said_of_what_was_broken_of_an_upgrade_and_of_its_end_is_so(controller: Controller, node: Node) -> None:
-    installs(controller, node)
-    breaks_things_by_hand_and_mends_them(controller, node)
-    upgrades(controller, node)
-    abandons(controller, node)
-
-
-@pytest.mark.long
 def test_what_is_said_in_a_day_is_so(controller: Controller, node: Node) -> None:
     installs(controller, node)
     breaks_things_by_hand_and_mends_them(controller, node)

@@ -35,7 +35,7 @@ ONE_ROUND = {
     "scale": ("--nodes", "20", "--changes", "2", "--idle-seconds", "1", "--job-nodes", "2"),
     "fleet": ("--fleets", "10", "--changed", "2", "--drained", "10", "--nodes", "20"),
 }
-SLOWEST = {"fleet", "hook", "plugin", "provision", "scale", "shares"}
+SLOWEST = {"daemons/claims", "daemons/slices", "fleet", "hook", "plugin", "provision", "scale", "shares"}
 VERDICTS = {
     "hook": ("at most",),
     "plugin": ("memory with 8 GPUs, PSS", "kubelet's folder vanished, slowest", "preferred among 64 GPUs"),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import Counter
-from datetime import timedelta
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from provision.rollout.decision.policy import Policy
     from provision.rollout.decision.snapshot import NodeState
 
-STILL: Final = timedelta(seconds=A_MINUTE)
 _NAMED: Final = 3
 
 _Reason = tuple[str, int]  # and how long it is borne

@@ -22,18 +22,16 @@ from plugin.daemon.drift import DriftWatch
 from plugin.daemon.driver_watch import DriverWatch
 from plugin.daemon.endpoints import AdminEndpoint, MetricsEndpoint
 from plugin.daemon.mig_change import MigChanges
-from plugin.daemon.observation_log import log_changes
 from plugin.daemon.optional.claims import Claims
 from plugin.daemon.optional.config_by_label import ConfigByLabel
 from plugin.daemon.optional.memory_limits import MemoryLimits
-from plugin.daemon.optional.memory_units import MemoryUnits
+from plugin.daemon.optional.memory_units import MemoryUnits, read_unit_sizes, write_unit_sizes
 from plugin.daemon.optional.mps_sharing import MpsSharing
 from plugin.daemon.optional.node_object import OwnNode
 from plugin.daemon.optional.other_devices import OtherDevices
 from plugin.daemon.optional.overuse import Overuse
-from plugin.daemon.optional.unit_sizes import read_unit_sizes, write_unit_sizes
 from plugin.daemon.release_watch import ReleaseWatch
-from plugin.daemon.state import State
+from plugin.daemon.state import State, log_changes
 from plugin.daemon.systemd import ServiceStatus, others_words, status_line
 from plugin.daemon.tasks import Tasks
 from plugin.devices.inventory import without_driver

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from plugin.base.documents import list_of, member, members, read_object, read_versioned, text, truth, whole
-from plugin.base.errors import ClaimError, MigError
+from plugin.base.errors import ClaimError, MigError, os_reason
 from plugin.dra.claims import ClaimName
 from plugin.dra.configs import AS_IT_IS, parse_recorded
 from plugin.dra.partitions import is_partition
@@ -228,7 +228,7 @@ class ClaimStore:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             replace_file(self._path(record.claim.uid), content)
         except OSError as error:
-            raise ClaimError(f"{self._folder} cannot be written: {(error.strerror or str(error)).lower()}") from error
+            raise ClaimError(f"{self._folder} cannot be written: {os_reason(error)}") from error
         self._records[record.claim.uid] = record
         self._unreadable.pop(record.claim.uid, None)
 
@@ -252,7 +252,7 @@ class ClaimStore:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             replace_file(self._folder / _PUBLISHED, json.dumps(document) + "\n")
         except OSError as error:
-            problem = f"{self._folder} cannot be written: {(error.strerror or str(error)).lower()}"
+            problem = f"{self._folder} cannot be written: {os_reason(error)}"
             self._log.standing(self._folder.name, problem, hint="no device is offered to claims until it can")
             return False
         self._published = where
@@ -291,7 +291,7 @@ class CdiFile:
             self._path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             replace_file(self._path, text, _CDI_MODE)
         except OSError as error:
-            words = (error.strerror or str(error)).lower()
+            words = os_reason(error)
             raise ClaimError(f"{self._path} cannot be written: {words}") from error
         self._written = text
 
@@ -321,7 +321,7 @@ class PartitionStore:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             replace_file(self._folder / name, "")
         except OSError as error:
-            raise MigError(f"{self._folder} cannot be written: {(error.strerror or str(error)).lower()}") from error
+            raise MigError(f"{self._folder} cannot be written: {os_reason(error)}") from error
         self.names.add(name)
 
     def forget(self, name: str) -> None:
@@ -331,7 +331,7 @@ class PartitionStore:
             with suppress(FileNotFoundError):
                 flush_folder(self._folder)
         except OSError as error:
-            words = (error.strerror or str(error)).lower()
+            words = os_reason(error)
             raise MigError(f"{self._folder / name} cannot be removed: {words}") from error
         self.names.discard(name)
 

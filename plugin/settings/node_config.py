@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plugin.base.documents import parse_known, read_object, truth
-from plugin.base.errors import ConfigError
+from plugin.base.errors import ConfigError, os_reason
 from plugin.devices.inventory import HostTree
 from plugin.devices.naming import NamePattern, parse_resource_name
 from plugin.devices.resources import OfferRules
@@ -337,9 +337,7 @@ def read_config(path: Path) -> NodeConfig:
     try:
         content = read_bounded(path, _MAX_BYTES + 1)
     except OSError as error:
-        raise ConfigError(
-            f"{path}: {(error.strerror or str(error)).lower()}", "name another file with --config"
-        ) from error
+        raise ConfigError(f"{path}: {os_reason(error)}", "name another file with --config") from error
     return parse_config(content, str(path))
 
 

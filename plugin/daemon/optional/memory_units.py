@@ -12,6 +12,7 @@ import json
 from typing import TYPE_CHECKING
 
 from plugin.base.documents import members, read_object, whole
+from plugin.base.errors import os_reason
 from plugin.system.durable import read_bounded, replace_file
 
 if TYPE_CHECKING:
@@ -80,6 +81,6 @@ def write_unit_sizes(folder: Path, sizes: Mapping[str, int], logger: Logger) -> 
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_file(folder / _SIZES, json.dumps({"unitBytes": dict(sizes)}) + "\n")
     except OSError as error:
-        problem = f"{folder / _SIZES} cannot be written: {(error.strerror or str(error)).lower()}"
+        problem = f"{folder / _SIZES} cannot be written: {os_reason(error)}"
     hint = {"hint": "do not change unitMiB and restart the daemon while containers have units"} if problem else {}
     logger.standing("memory units", problem, **hint)

@@ -12,7 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
-from plugin.base.errors import HistoryError
+from plugin.base.errors import HistoryError, os_reason
 from plugin.holdings.history.ledger import Ledger
 from plugin.holdings.history.model import remember_choice
 from plugin.kubelet.pod_resources.holdings import HoldingsView
@@ -159,7 +159,7 @@ class HistoryKeeper:
         try:
             set_damaged_aside(folder)
         except OSError as error:
-            self._log.warning(f"{folder}: the file stays: {(error.strerror or str(error)).lower()}")
+            self._log.warning(f"{folder}: the file stays: {os_reason(error)}")
         return []
 
     async def _write(self) -> bool:
@@ -187,7 +187,7 @@ class HistoryKeeper:
             self._length = await self._on_disk(write_history, self.folder, events)
         except OSError as error:
             self.ledger.write_all()
-            problem = f"{self.folder}: the history cannot be written: {(error.strerror or str(error)).lower()}"
+            problem = f"{self.folder}: the history cannot be written: {os_reason(error)}"
             self._log.standing("history", problem, hint="explain knows it until the daemon ends")
             return False
         self._long_at = self._length + self._long_bytes

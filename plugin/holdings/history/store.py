@@ -11,7 +11,7 @@ import time
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from plugin.base.errors import HistoryError
+from plugin.base.errors import HistoryError, os_reason
 from plugin.holdings.history.record import MAX_BYTES, parse_history, render_events, render_start
 from plugin.system.durable import read_bounded, replace_file
 
@@ -33,7 +33,7 @@ def read_history(folder: Path) -> list[Event]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = os_reason(error)
         raise HistoryError(f"{path} cannot be read: {reason}", "are you root?") from error
     except ValueError as error:
         hint = "the daemon sets it aside when it starts, and begins another one"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from plugin.base.errors import KubeletError
+from plugin.base.errors import KubeletError, os_reason
 from plugin.kubelet.rpc.server import Server
 from plugin.system.sockets import SocketAddress, SocketIdentity, socket_identity
 
@@ -66,7 +66,7 @@ class PluginServer:
             self._address = SocketAddress(self._folder, self._name)
             await server.start(self._address.path)
         except OSError as error:
-            problem = f"{self._folder / self._name} cannot be served: {(error.strerror or str(error)).lower()}"
+            problem = f"{self._folder / self._name} cannot be served: {os_reason(error)}"
             raise KubeletError(problem, "does the folder exist, and may the daemon write to it?") from error
         self._identity = socket_identity(self._folder / self._name)
 

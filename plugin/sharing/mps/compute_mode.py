@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
-from plugin.base.errors import MpsError
+from plugin.base.errors import MpsError, os_reason
 from plugin.driver.nvml.changes.compute_mode import read_compute_mode, write_compute_mode
 from plugin.system.thread_calls import called_in
 
@@ -53,7 +53,7 @@ def _note(path: Path, mode: int) -> None:
     try:
         path.write_text(f"{mode}\n")
     except OSError as error:
-        raise MpsError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from error
+        raise MpsError(f"{path} cannot be written: {os_reason(error)}") from error
 
 
 def _noted(path: Path) -> int | None:

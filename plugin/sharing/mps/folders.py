@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plugin.base.errors import MpsError
+from plugin.base.errors import MpsError, os_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,7 +60,7 @@ def _said() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise MpsError(f"{error.filename}: {(error.strerror or str(error)).lower()}") from error
+        raise MpsError(f"{error.filename}: {os_reason(error)}") from error
 
 
 def _check_way(path: Path) -> None:

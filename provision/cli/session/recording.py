@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, TextIO, cast
 
 import provision
-from provision.base.errors import ExitCode, GrapnelError
+from provision.base.errors import ExitCode, GrapnelError, os_reason
 from provision.cli.terminal import person, say
 from provision.declaration.fleet.sources import inventory_key
 from provision.report.console import make_console
@@ -205,7 +205,7 @@ def _open(
         log = stack.enter_context(folder.log.open("x", encoding="utf-8", errors="backslashreplace"))
         folder.log.chmod(0o600)
     except OSError as error:
-        say(f"· this run is not written down: {(error.strerror or str(error)).lower()}", sys.stderr)
+        say(f"· this run is not written down: {os_reason(error)}", sys.stderr)
         return None, None, None
     return folder, file, cast("TextIO", _Bounded(log, MAX_LOG_BYTES))
 

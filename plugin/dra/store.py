@@ -1,7 +1,7 @@
 """Which claims are prepared on this node: a file for each, so that one that cannot be read costs no other claim.
 
 `claims/UID.json` in the daemon's state folder (contract `docs/contracts/claim`): written before a claim's devices are
-given to anyone, removed when nobody has them any more. Neither needs the driver, nor the API. Each DRA driver has a
+given to anyone, removed when no pod has them any more. Neither needs the driver, nor the API. Each DRA driver has a
 folder of its own. Beside it: the file by which engines know the devices.
 """
 
@@ -46,7 +46,7 @@ class Edits(NamedTuple):
 
 
 class PreparedDevice(NamedTuple):
-    """A device of a claim. `parts` are the UUIDs that nobody else may have meanwhile; none of one seen as an admin.
+    """A device of a claim. `parts` are the UUIDs that no other claim may have meanwhile; none of one seen as an admin.
 
     `edits` are what a container gets for as long as the claim is prepared, None where that follows from the device.
     """
@@ -154,7 +154,7 @@ class Published(NamedTuple):
 
 
 def published_in(state_folder: Path, folder: str = FOLDER) -> Published | None:
-    """Return where slices were published last, None where there are none or nobody knows."""
+    """Return where slices were published last, None where there are none or it is not known."""
     try:
         document = read_object(read_bounded(state_folder / folder / _PUBLISHED, _MAX_BYTES), _MAX_BYTES)
         return Published(member(document, "kubernetesApi", text(4096)), member(document, "nodeName", _TEXT))
@@ -186,7 +186,7 @@ class ClaimStore:
 
     @property
     def unknown(self) -> str:
-        """The file of a claim of which nobody knows what it has, "" where there is none."""
+        """The file of a claim of which it is not known what it has, "" where there is none."""
         return str(next(iter(self._unreadable.values()), ""))
 
     def load(self) -> None:

@@ -187,7 +187,7 @@ class Host:
         return int(self.now() - self._clock() + int(microseconds) / 1_000_000)
 
     def _device_nodes(self) -> list[str]:
-        """Return the device nodes that the driver's GPUs need, none where it leaves them to somebody else."""
+        """Return the device nodes that the driver's GPUs need, none where it leaves them to another program."""
         if _LEFT_TO_OTHERS.search(self._small(f"{_DRIVER}/params")):
             return []
         try:

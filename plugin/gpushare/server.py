@@ -95,7 +95,7 @@ def length_of(head: HttpHead) -> int | HttpResponse:
     if int(length) > (_MAX_BIND_BYTES if head.path == _BIND else _MAX_BODY_BYTES):
         return say(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "set nodeCacheCapable: true in the scheduler's configuration")
     if (head.field("content-type") or "").partition(";")[0].rstrip().lower() != _JSON:
-        # A page in somebody's browser cannot send this type.
+        # A page in a browser cannot send this type.
         return say(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"Content-Type must be {_JSON}")
     return int(length)
 

@@ -26,7 +26,7 @@ _SHOWN = 16
 
 @dataclass(frozen=True)
 class ByLabel:
-    """A folder of files, how one of them is chosen, and the label's value; None: nobody has heard it yet."""
+    """A folder of files, how one of them is chosen, and the label's value; None: it was not heard yet."""
 
     folder: Path
     label: str
@@ -38,7 +38,7 @@ class ByLabel:
 def plan_by_label(config: NodeConfig, settings: Mapping[str, Effective], value: str | None) -> ByLabel | None:
     """Return how the file is chosen, None where no folder is declared. NVIDIA's settings come before node.json.
 
-    Without access to the Kubernetes API nobody hears of the label.
+    Without access to the Kubernetes API the label is not heard of.
     """
     given = settings["configFolder"].value
     folder = Path(str(given)) if given else config.nvidia_config_folder

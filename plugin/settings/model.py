@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class LabelSettings:
     """How a node's labels are made, and where they are left.
 
-    `file` None: nowhere. `is_file_wanted`: somebody asked for it, so that a missing folder is told. `is_on_node`: the
+    `file` None: nowhere. `is_file_wanted`: it was asked for, so that a missing folder is told. `is_on_node`: the
     Node itself gets them, where the Kubernetes API is known. `feature_namespace` is the NodeFeature object's, "" for
     none. `pause_s` is the time between two looks whether all is as it should be; None: labels are made once and stay
     when the daemon ends.
@@ -42,7 +42,7 @@ _POLICY, _LABELS = Policy(), LabelSettings()
 class DaemonSettings:
     """Decisions that `node.json` has no key for.
 
-    `patterns` is empty where nobody names resources: every GPU then is `resource` of node.json. `is_packed`: shares
+    `patterns` is empty where no resources are named: every GPU then is `resource` of node.json. `is_packed`: shares
     fill up a GPU before the next one is used. `mps_root` is the folder of control daemons of MPS, "" for our own.
     `driver_root` is where this process finds the driver's files.
     `policy` says which XID errors count; its quiet time is node.json's. `by_label` is how the file of these decisions

@@ -84,7 +84,7 @@ class NodeConfig:
     labels: str = LABELS_AUTO  # through what they reach the Node
     node_feature_namespace: str = "node-feature-discovery"
     memory_limits: str = LIMITS_PREFERRED  # of containers with units of memory, in the driver
-    memory_overuse: str = OVERUSE_REPORT  # what follows where the driver limits nobody
+    memory_overuse: str = OVERUSE_REPORT  # what follows where the driver limits no container
     overuse_grace_s: float = 120.0
 
     @property
@@ -333,7 +333,7 @@ def _contradictions(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def read_config(path: Path) -> NodeConfig:
-    """Read the file; it must exist when somebody named it."""
+    """Read the file; it must exist when it was named."""
     try:
         content = read_bounded(path, _MAX_BYTES + 1)
     except OSError as error:

@@ -238,7 +238,7 @@ def _contradictions(rules: Sequence[ShareRule]) -> Iterator[str]:
 
 
 def _may_overlap(one: ShareRule, other: ShareRule) -> bool:
-    """Whether a device may be in both. Of a list beside a count nobody knows before the devices are seen."""
+    """Whether a device may be in both. Of a list beside a count that is not known before the devices are seen."""
     if isinstance(one.chosen, tuple) and isinstance(other.chosen, tuple):
         return not set(one.chosen).isdisjoint(other.chosen)
     return True

@@ -1,7 +1,7 @@
 """Makes the capability nodes of MIG instances: `/dev/nvidia-caps/nvidia-cap<minor>`, by which a container gets one.
 
 The driver numbers all capabilities that there can be in `/proc/driver/nvidia-caps/mig-minors`, and leaves it to user
-space to make nodes of them; a node that is left of other numbers would open somebody else's instance.
+space to make nodes of them; a node that is left of other numbers would open another one's instance.
 """
 
 from __future__ import annotations

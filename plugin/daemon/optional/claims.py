@@ -124,7 +124,7 @@ class Claims:
     async def follow(self, config: NodeConfig) -> None:
         """Do what this configuration says from now on.
 
-        A driver that is to offer nothing any more goes on as it was started, until nobody has a claim.
+        A driver that is to offer nothing any more goes on as it was started, until no claim is prepared.
         """
         before, self._config = self._config, config
         driver = self._driver
@@ -237,7 +237,7 @@ class Claims:
         return mark_held(left, holders)
 
     def _end(self) -> None:
-        """Leave the node as it was before: the device plugin offers everything, and nobody has a claim."""
+        """Leave the node as it was before: the device plugin offers everything, and no claim is prepared."""
         driver, self._driver = self._driver, None
         if driver is not None:
             driver.remove()
@@ -277,7 +277,7 @@ def _uuids(device: Device) -> tuple[str, ...]:
 
 
 def _marked(device: Device, holders: Mapping[str, ClaimName]) -> Device:
-    """Return a GPU that nobody else is given while a claim has it; of a GPU in MIG mode this is so for each device."""
+    """Return a GPU that no other pod is given while a claim has it; of a GPU in MIG mode this is so for each device."""
     if device.unhealthy:
         return device
     if device.gpu.uuid in holders:

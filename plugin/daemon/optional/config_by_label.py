@@ -137,7 +137,7 @@ class ConfigByLabel:
             try:
                 loop.call_soon_threadsafe(self._on_label, follower, value)
             except RuntimeError:
-                return  # the loop has ended: nobody is interested any more
+                return  # the loop has ended: nothing waits for it any more
 
         follower = LabelFollower(node, label, source, os.environ, hear, self._log)
         self._follower = follower

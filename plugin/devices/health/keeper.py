@@ -85,7 +85,7 @@ class HealthKeeper:
         self._log = logger
         self._state: NodeHealth | None = None
         self._saved: NodeHealth | None = None  # as the file is; None: not as the state is
-        self._mark: tuple[int, ...] | None = None  # of that file: somebody may remove it
+        self._mark: tuple[int, ...] | None = None  # of that file: it may be removed
         self._verdicts: dict[str, Verdict] | None = None
         self._heard: tuple[XidEvent, ...] = ()
         self._watched_since_s = 0.0

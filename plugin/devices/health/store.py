@@ -95,7 +95,7 @@ def _keep_room(path: Path) -> None:
 
 
 def set_damaged_aside(folder: Path) -> None:
-    """Keep a daemon's file that nobody understands for whoever wants to look at it; raises OSError."""
+    """Set a daemon's file that cannot be understood aside, for an administrator; raises OSError."""
     path = folder / HEALTH_FILE
     path.replace(path.with_name(HEALTH_FILE + _DAMAGED))
 

@@ -33,7 +33,7 @@ class Classes(NamedTuple):
 def read_classes(folder: Path, known: Mapping[str, DeviceClass] | None = None) -> Classes:
     """Return what the folder says; of a file with an error, the class of that name that is `known` from before.
 
-    Hidden files and those with another suffix are somebody's copies.
+    Hidden files and those with another suffix are an editor's copies.
     """
     classes: dict[str, DeviceClass] = {}
     problems: dict[str, str] = {}

@@ -108,7 +108,7 @@ class DomainDriver(ClaimDriver):
         self._slices.publish(shown)
 
     def _why_not(self, device: DraDevice | None) -> str:
-        """Return why the channel is not given to claims, "" where it is, or nobody asks for it."""
+        """Return why the channel is not given to claims, "" where it is, or is not to be."""
         if self.store.unknown:
             return f"{self.store.unknown} cannot be read: a ComputeDomain may have this node"
         if not self._is_offered:

@@ -200,7 +200,7 @@ class GpuDriver(ClaimDriver):
         return f"{prepared.uuid} is to have {sharing}: {why}" if why else ""
 
     def _why_not_by_mps(self, prepared: PreparedDevice) -> str:
-        """Return why a GPU is not shared through MPS yet, or why it still is; nobody plans what was just claimed."""
+        """Return why a GPU is not shared through MPS yet, or why it still is; no plan has what was just claimed."""
         uuid = prepared.uuid
         if prepared.sharing.mps is None:
             why = self._mps.ending(uuid)
@@ -210,7 +210,7 @@ class GpuDriver(ClaimDriver):
         return f"{uuid} is to be shared through MPS: {why}" if why else ""
 
     def without_made(self, inventory: Inventory) -> Inventory:
-        """Return an inventory without the MIG devices that are made for claims, or of which nobody knows yet."""
+        """Return an inventory without the MIG devices that are made for claims, or of which that is not known yet."""
         return inventory if self._instances is None else self._instances.without_made(inventory)
 
     async def ready(self, record: Record) -> Record:
@@ -249,7 +249,7 @@ class GpuDriver(ClaimDriver):
         await self._look_again()
 
     def holder(self, device: DraDevice) -> str:
-        """Return who has a device, or a part of it, by a device plugin; "" where nobody has."""
+        """Return who has a device, or a part of it, by a device plugin; "" where no pod has."""
         return self._find_holder(device.parts) or ""
 
     def _read_claim(self, claim: ClaimName) -> dict[str, Any]:

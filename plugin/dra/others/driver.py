@@ -101,7 +101,7 @@ class OtherDriver(ClaimDriver):
         self._slices.publish(shown)
 
     def _taken(self, name: str) -> int | None:
-        """Return how many of a device's units pods have by the device plugin, None while nobody has said so."""
+        """Return how many of a device's units pods have by the device plugin, None until the kubelet has said so."""
         found = self._found[name]
         ids = self._view.units_of(found.seen.uuid)
         if ids is None:
@@ -114,7 +114,7 @@ class OtherDriver(ClaimDriver):
         return device is not None and (device.share is None) == bool(prepared.share_id)
 
     def left(self, plan: OtherPlan) -> OtherPlan:
-        """Return what is left to the device plugin: nobody is given by it what a claim has."""
+        """Return what is left to the device plugin: it gives no pod what a claim has."""
         held: dict[str, Held] = {}
         for claim, each in self.store.held():
             is_known = self._view.units_of(each.uuid) is not None  # which of the units pods have
@@ -143,7 +143,7 @@ class OtherDriver(ClaimDriver):
         return tuple(map(answer, record.devices, names))
 
     def holder(self, device: DraDevice) -> str:
-        """Return who has any of what claims are to have of a device by a device plugin; "" where nobody has."""
+        """Return who has any of what claims are to have of a device by a device plugin; "" where no pod has."""
         units = self._found[device.name].units
         left = units - (self._taken(device.name) or 0)
         is_free = left >= (units if device.share is None else device.share.parts)

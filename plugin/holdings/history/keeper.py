@@ -2,7 +2,7 @@
 
 Used in the event loop's thread. What happened is written a second later, in another thread, and nothing is woken while
 nothing happens. A file that cannot be written is tried again with the next event, and once a minute; the history is
-in memory until then. No room is kept for it on a full disk: a lost explanation costs nobody a GPU.
+in memory until then. No room is kept for it on a full disk: a lost explanation costs no pod its GPU.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class HistoryKeeper:
             self._wake.set()
 
     async def written(self) -> None:
-        """Have everything in the file, as far as it can be written in time: somebody wants to read.
+        """Have everything in the file, as far as it can be written in time, for a reader.
 
         A write that has begun goes on whatever becomes of who waits for it: the next one must not meet it.
         """
@@ -139,7 +139,7 @@ class HistoryKeeper:
             return
         folder = self.folder
         events = await self._on_disk(self._read, folder)
-        if not self._is_loaded:  # by somebody else meanwhile
+        if not self._is_loaded:  # by another call meanwhile
             self._begin_with(events)
 
     def _begin_with(self, events: list[Event]) -> None:
@@ -211,7 +211,7 @@ class HistoryKeeper:
         return await self.view.holdings(device_ids)
 
     def giving(self, device_ids: Sequence[str]) -> None:
-        """Know from now on that somebody has these devices."""
+        """Know from now on that a container has these devices."""
         self.view.giving(device_ids)
 
     def allocated(self, resource: str, device_ids: Sequence[str]) -> None:

@@ -55,7 +55,7 @@ class PluginServer:
             raise
 
     async def restore(self, name: str) -> None:
-        """Take another socket for one that somebody removed; whoever is connected stays connected."""
+        """Make another socket where it was removed; clients that are connected stay connected."""
         if self._server is not None:
             self._name = name
             await self._listen(self._server)
@@ -74,7 +74,7 @@ class PluginServer:
         """End every call within `grace_s`, and remove the socket unless another one has its name."""
         if self._server is not None:
             await self._server.stop(grace_s)
-        if self.is_in_place():  # now: somebody may have taken its place meanwhile
+        if self.is_in_place():  # now: another process may have taken its place meanwhile
             with suppress(OSError):  # a file system that became read-only: the next server replaces it, or says so
                 (self._folder / self._name).unlink(missing_ok=True)
         self._let_go_of_folder()

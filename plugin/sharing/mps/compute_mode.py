@@ -26,7 +26,7 @@ _REFUSED = {EXCLUSIVE_THREAD: "EXCLUSIVE_THREAD", PROHIBITED: "PROHIBITED"}
 async def take(modes: DriverModes, daemon: MpsDaemon) -> bool:
     """Set EXCLUSIVE_PROCESS, after what was there before has been noted; returns whether it was another mode.
 
-    Raises MpsError, also for a mode that somebody has chosen against sharing.
+    Raises MpsError, also for a mode that an administrator has chosen against sharing.
     """
     found = await modes.read(daemon.uuid)
     if found in _REFUSED:
@@ -42,7 +42,7 @@ async def take(modes: DriverModes, daemon: MpsDaemon) -> bool:
 
 
 async def give_back(modes: DriverModes, daemon: MpsDaemon) -> None:
-    """Set what was noted, unless somebody has set another mode meanwhile; raises MpsError."""
+    """Set what was noted, unless an administrator has set another mode meanwhile; raises MpsError."""
     earlier = _noted(daemon.earlier_mode)
     if earlier is not None and await modes.read(daemon.uuid) == EXCLUSIVE_PROCESS != earlier:
         await modes.write(daemon.uuid, earlier)

@@ -93,9 +93,9 @@ MAX_BYTES = 1024 * 1024
 
 
 class OpenMigChange(NamedTuple):
-    """The GPUs that are being changed, which nobody is given. `closes`: the driver must not be open for it.
+    """The GPUs that are being changed, which no pod is given. `closes`: the driver must not be open for it.
 
-    `problem` says why the file cannot be understood: then nobody knows which GPUs these are.
+    `problem` says why the file cannot be understood: then it is not known which GPUs these are.
     """
 
     since: str

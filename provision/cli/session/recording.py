@@ -120,7 +120,7 @@ class Run:
             return digest(kept, is_going_on=False)
         paths = {"log": str(folder.log), "artifacts": str(folder.artifacts)}
         if not self._record.trouble:
-            with contextlib.suppress(RunsError):  # somebody has removed it meanwhile
+            with contextlib.suppress(RunsError):  # it was removed meanwhile
                 return digest(folder.read(), is_going_on=False, **paths)
         return digest(kept, is_going_on=False, **paths)
 
@@ -131,7 +131,7 @@ UNRECORDED: Final = Run()
 def recorded(args: argparse.Namespace, fleet: Fleet, verb: str, work: Callable[[Run], int]) -> int:
     """Do the work of a verb, write it down, and return its exit code; with `--json`, print what happened.
 
-    A folder that cannot be made is said, and keeps nobody from anything. What the work raises is raised at the end.
+    A folder that cannot be made is said, and stops nothing. What the work raises is raised at the end.
     """
     with contextlib.ExitStack() as stack:
         folder, file, log = _open(stack, args, fleet, verb)

@@ -149,7 +149,7 @@ class Admission:
         else:
             return NOTHING
         told = f"its domain {domain.title} of {count} {'node' if count == 1 else 'nodes'} begins together: {reason[0]}"
-        if self._phases and len(self._out - self._phases.keys()) + new <= limit:  # else nobody's end makes room for it
+        if self._phases and len(self._out - self._phases.keys()) + new <= limit:  # else no other's end makes room
             self._ahead = f"waits for domain {domain.title}, whose turn it is: {reason[0]}", reason[1]
         return told, reason[1]
 

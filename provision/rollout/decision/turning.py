@@ -65,7 +65,7 @@ def _why(node: NodeState, domain: Domain | None) -> str:
 
 
 def why_called_off(node: NodeState) -> str:
-    """Return why somebody wants a node left as it is, empty where nobody does."""
+    """Return why a node is to be left as it is, empty where it is not."""
     return node.called_off or ("it is skipped" if node.view.is_skipped else "")
 
 

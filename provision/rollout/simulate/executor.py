@@ -92,7 +92,7 @@ Happening = Callable[[], None]
 
 
 class VirtualTime:
-    """Seconds since ``start``. ``jump`` is what somebody has put the clock forward or back by: events do not mind."""
+    """Seconds since ``start``. ``jump`` is what the clock was put forward or back by: events do not mind."""
 
     def __init__(self, start: datetime) -> None:
         self.start = start

@@ -104,7 +104,7 @@ class World:
     def begin_step(
         self, waiter: StepWaiter, node: str, phase: Phase, back: Origin | None = None, *, undoes: bool = False
     ) -> None:
-        """Run the step of a phase for somebody; on the way ``back``, for the driver that was there before.
+        """Run the step of a phase; on the way ``back``, for the driver that was there before.
 
         ``undoes``: its swap leads to the former driver.
         """
@@ -268,7 +268,7 @@ class World:
     # People, hardware and networks
 
     def cordon(self, node: str, who: str) -> None:
-        """Cordon a node as somebody else does."""
+        """Cordon a node as others do."""
         machine = self.machines[node]
         machine.is_cordoned, machine.cordoned_by = True, who
         self.changed(node)

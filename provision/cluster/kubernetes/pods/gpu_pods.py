@@ -137,7 +137,7 @@ def _is_grapnels(pod: Pod, rules: PodRules) -> bool:
     """Tell whether a pod does grapnel's own work on the node, so that it has to be there until the end.
 
     Whoever may make pods may write labels and owners, and every kubelet may write mirrors of its own. What counts is
-    the namespace, in which the API server lets nobody else make pods.
+    the namespace, in which the API server lets no other user make pods.
     """
     meta = pod.metadata
     owner = meta.controller

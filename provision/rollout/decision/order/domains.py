@@ -114,7 +114,7 @@ class Domain:
 
 
 class Domains:
-    """The domains of a snapshot, each looked at when somebody asks for it; ``members`` are places in ``nodes``."""
+    """The domains of a snapshot, each looked at when it is asked for; ``members`` are places in ``nodes``."""
 
     def __init__(self, nodes: Sequence[NodeState], members: Mapping[str, Sequence[int]]) -> None:
         self._nodes, self._members = nodes, members
@@ -162,7 +162,7 @@ def look(title: str, nodes: Iterable[NodeState]) -> Domain:
 
 
 def _count_failed(domain: Domain, node: NodeState) -> None:
-    """Count a node that failed; one that has no way back is out of service, and holds nobody up."""
+    """Count a node that failed; one that has no way back is out of service, and delays no other."""
     if not node.may_return:
         return
     record = node.record

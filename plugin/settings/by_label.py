@@ -6,11 +6,11 @@ the default, else the first fallback that finds something. Where none does, ther
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugin.base.errors import ConfigError
+from plugin.settings.model import ByLabel
 from plugin.settings.nvidia.table import FALLBACKS
 
 if TYPE_CHECKING:
@@ -22,17 +22,6 @@ if TYPE_CHECKING:
 NAMED, SINGLE, EMPTY = FALLBACKS
 _NAME_OF_DEFAULT = "default"  # what `named` looks for
 _SHOWN = 16
-
-
-@dataclass(frozen=True)
-class ByLabel:
-    """A folder of files, how one of them is chosen, and the label's value; None: it was not heard yet."""
-
-    folder: Path
-    label: str
-    default: str = ""
-    fallbacks: tuple[str, ...] = ()
-    value: str | None = None
 
 
 def plan_by_label(config: NodeConfig, settings: Mapping[str, Effective], value: str | None) -> ByLabel | None:

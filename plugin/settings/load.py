@@ -17,7 +17,7 @@ from plugin.settings.store import read_heard_label
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from plugin.settings.by_label import ByLabel
+    from plugin.settings.model import ByLabel
     from plugin.settings.node_config import NodeConfig
     from plugin.settings.nvidia.document import FileSettings
     from plugin.settings.nvidia.merge import Effective

@@ -13,7 +13,6 @@ from plugin.settings.nvidia.table import LABEL_FILE
 if TYPE_CHECKING:
     from plugin.devices.naming import NamePattern
     from plugin.devices.sharing import ShareRule
-    from plugin.settings.by_label import ByLabel
 
 
 @dataclass(frozen=True)
@@ -36,6 +35,17 @@ class LabelSettings:
 
 
 _POLICY, _LABELS = Policy(), LabelSettings()
+
+
+@dataclass(frozen=True)
+class ByLabel:
+    """A folder of files, how one of them is chosen, and the label's value; None: it was not heard yet."""
+
+    folder: Path
+    label: str
+    default: str = ""
+    fallbacks: tuple[str, ...] = ()
+    value: str | None = None
 
 
 @dataclass(frozen=True)

@@ -183,6 +183,11 @@ class NodeState:
         return not self.view.is_cordoned and not self.is_released
 
     @property
+    def why_no_change(self) -> str:
+        """Why the node is to have no change any more, empty where it may have one."""
+        return self.called_off or ("it is skipped" if self.view.is_skipped else "")
+
+    @property
     def kept_out(self) -> str:
         """Why the node is left alone although it could be changed, with what ends that; empty where it is not."""
         view = self.view

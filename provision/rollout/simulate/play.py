@@ -19,10 +19,10 @@ from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import ChangeKind, Phase
 from provision.rollout.simulate.chance import Chance
 from provision.rollout.simulate.cluster import SimulatedCluster
-from provision.rollout.simulate.executor import VirtualExecutor, VirtualTime
+from provision.rollout.simulate.executor import VirtualExecutor
 from provision.rollout.simulate.machine import Machine, Pod
 from provision.rollout.simulate.playback import Playback, Recorder, plays_of
-from provision.rollout.simulate.world import Budget, World
+from provision.rollout.simulate.world import Budget, VirtualTime, World
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -33,7 +33,9 @@ def check_stages(session: Session) -> list[Stage]:
         session.python("ansible-test sanity", "-m", "tasks.ansible_sanity"),
         session.python("ansible-lint", "-m", "tasks.ansible_lint"),
         session.tool("types of the collection", "mypy", *collection, env={"MYPYPATH": "playbooks/collections"}),
-        session.python("promtool from Debian's package", "-m", "lab.promtool"),  # reads the alert rules in a unit test
+        session.python(
+            "promtool from Debian's package", "-m", "lab.tools.promtool"
+        ),  # reads the alert rules in a unit test
         session.tool("import contracts", "lint-imports"),
         session.tool("yaml", "yamllint", "--strict", "."),
         session.tool("spelling", "codespell"),

@@ -48,7 +48,7 @@ class ObservedDriver(Protocol):
 
     @property
     def is_let_go(self) -> bool:
-        """Whether nobody observes the driver, or is to."""
+        """Whether the driver is not observed, or is not to be."""
 
     def observe_now(self) -> None:
         """Look at driver and verdicts before it is time."""

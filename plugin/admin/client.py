@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from plugin.admin import MAX_LINE_BYTES
-from plugin.base.errors import AdminError
+from plugin.base.errors import AdminError, os_reason
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ def ask(path: Path, request: dict[str, Any], timeout_s: float) -> dict[str, Any]
     except OSError as error:
         if error.errno in _ABSENT:
             return None
-        raise AdminError(f"{path}: {(error.strerror or str(error)).lower()}", "are you root?") from error
+        raise AdminError(f"{path}: {os_reason(error)}", "are you root?") from error
     if not line:
         return None
     return _understood(path, line)

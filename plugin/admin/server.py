@@ -80,7 +80,7 @@ class AdminServer:
             writer.write(json.dumps(answer).encode() + b"\n")
             await asyncio.wait_for(writer.drain(), _READ_S)
         except (OSError, asyncio.TimeoutError):
-            return  # a client that went, or does not read, is nobody's loss
+            return  # a client that went, or does not read, misses nothing
         except asyncio.CancelledError:
             return  # hung up by `close`; asyncio would report a cancelled handler as a fault
         finally:
@@ -89,7 +89,7 @@ class AdminServer:
 
     async def _reply(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> dict[str, Any]:
         try:
-            # Read first, whoever asks: an answer to somebody who still writes would be lost.
+            # Read first, whoever asks: an answer to a client that still writes would be lost.
             line = await asyncio.wait_for(reader.readline(), _READ_S)
             request = json.loads(line)
             if not isinstance(request, dict):

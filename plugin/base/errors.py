@@ -152,3 +152,8 @@ class InvalidRequest(RequestError):
 
 class DeviceNotReady(RequestError):
     """The request is fine, the device is not."""
+
+
+def os_reason(error: OSError) -> str:
+    """Return what the system says of an error, in small letters."""
+    return (error.strerror or str(error)).lower()

@@ -73,7 +73,7 @@ class Logger:
         self._logger.info(message, extra={"fields": fields})
 
     def warning(self, message: str, **fields: object) -> None:
-        """Say what somebody should look at."""
+        """Say what an administrator should look at."""
         self._logger.warning(message, extra={"fields": fields})
 
     def standing(self, topic: str, message: str = "", **fields: object) -> None:

@@ -78,12 +78,12 @@ class _Node(NamedTuple):
         return self.health.gpus.get(device.gpu.uuid, GpuHealth())
 
     def reason(self, device: Device) -> str:
-        """Return why a device is given to nobody, but for a release, which is said once."""
+        """Return why a device is given to no pod, but for a release, which is said once."""
         found = why_unhealthy(self.health_of(device))
         return found if self.release is not None else device.unhealthy or found
 
     def since(self, device: Device) -> str | None:
-        """Return since when a device is in its state, None where nobody wrote it down."""
+        """Return since when a device is in its state, None where it was not written down."""
         last = self.ledger.state_of(device.gpu.uuid)
         if last is not None and (last.what == "unhealthy") == bool(self.reason(device)):
             return utc_of(last.at)
@@ -186,7 +186,7 @@ def _list_assignments(config: NodeConfig) -> tuple[DeviceAssignment, ...]:
 
 
 def _look(config: NodeConfig, release: Release | None) -> Inventory:
-    """Ask the driver; on a released node nobody does, not even to look, and what is remembered is shown."""
+    """Ask the driver; on a released node it is not asked, and what is remembered is shown."""
     tree = config.host_tree
     if release is not None:
         return remembered_inventory(release, tree)

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plugin.base.errors import EXIT_FAILURE, EXIT_NOT_AS_WANTED, EXIT_OK, DriftError
+from plugin.base.errors import EXIT_FAILURE, EXIT_NOT_AS_WANTED, EXIT_OK, DriftError, os_reason
 from plugin.drift.compare import compare
 from plugin.drift.host import Host
 from plugin.drift.model import MAX_BYTES, parse_declared
@@ -67,7 +67,7 @@ def _read(path: Path) -> Declared:
     try:
         return parse_declared(read_bounded(path, MAX_BYTES + 1))
     except OSError as error:
-        raise DriftError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}", hint) from error
+        raise DriftError(f"{path} cannot be read: {os_reason(error)}", hint) from error
     except ValueError as error:
         raise DriftError(f"{path}: {error}", hint) from error
 
@@ -76,7 +76,7 @@ def _write(output: Path, result: Result) -> None:
     try:
         replace_file(output, render_result(result), _OUTPUT_MODE)
     except OSError as error:
-        raise DriftError(f"{output} cannot be written: {(error.strerror or str(error)).lower()}") from error
+        raise DriftError(f"{output} cannot be written: {os_reason(error)}") from error
 
 
 def _lines(result: Result) -> list[str]:

@@ -44,7 +44,7 @@ def list_now(sys_root: Path, proc: Path = PROC, logs: Path = LOGS) -> Listing:
 
 
 def named_now(sys_root: Path, proc: Path) -> tuple[Holder, ...]:
-    """Return holders for their names alone, nobody where they cannot be read in time."""
+    """Return holders for their names alone, none where they cannot be read in time."""
     try:
         return list_now(sys_root, proc).holders
     except NoAnswer:

@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace | SimpleNamespace) -> int:
 
 
 def show_labels(invocation: Invocation, *, as_json: bool) -> int:
-    """Print every label and its value; on a released node nobody asks the driver, not even to look."""
+    """Print every label and its value; on a released node the driver is not asked."""
     config = load(invocation).config
     release = read_release(config.state_folder)
     if release is not None:

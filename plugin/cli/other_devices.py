@@ -20,7 +20,7 @@ _HEADER = ("RESOURCE", "CLASS", "UNITS", "HEALTHY", "NUMA", "DEVICES")
 
 
 def look_at_others(config: NodeConfig) -> tuple[OtherPlan, tuple[str, ...]] | None:
-    """Return what is offered of them, and what is wrong with the files; None where nobody describes any."""
+    """Return what is offered of them, and what is wrong with the files; None where no file describes any."""
     if not config.device_classes.is_dir():
         return None
 

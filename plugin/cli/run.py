@@ -8,7 +8,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from plugin.base.errors import NodeTaken
+from plugin.base.errors import NodeTaken, os_reason
 from plugin.base.log import Logger, configure
 from plugin.cli.grammar.options import invocation_of
 from plugin.settings.in_pod import as_in_pod
@@ -115,7 +115,7 @@ def _take_node(config: NodeConfig, logger: Logger, *, is_pod: bool) -> NodeLock:
     try:
         holder = lock.take(name, timeout_s=None if is_pod else _HANDOVER_S, waits=say)
     except OSError as error:
-        problem = (error.strerror or str(error)).lower()
+        problem = os_reason(error)
         logger.warning("nothing keeps a second daemon off this node", path=lock_path(config.admin_socket), why=problem)
         return lock
     if holder:

@@ -71,7 +71,7 @@ def _models(config: NodeConfig) -> tuple[str, ...] | None:
 
 
 def _about_the_label(config: NodeConfig) -> Iterator[str]:
-    """Say what the daemon could not do with the label of its Node, and where nobody knows."""
+    """Say what the daemon could not do with the label of its Node, and where that is not known."""
     by_label = config.settings.by_label
     if by_label is None or not config.kubernetes_api:
         return

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plugin.base.errors import EXIT_NOT_AS_WANTED, EXIT_OK, ExpectationError
+from plugin.base.errors import EXIT_NOT_AS_WANTED, EXIT_OK, ExpectationError, os_reason
 from plugin.changes.driver_change.expectation import MAX_BYTES, Expectation, parse_expectation
 from plugin.changes.driver_change.release.store import BOOT_ID, read_release
 from plugin.changes.driver_change.verification.checks import verify
@@ -35,9 +35,7 @@ def _read_expectation(name: str) -> Expectation:
         with Path(name).open("rb") as file:
             return parse_expectation(file.read(MAX_BYTES + 1), name)
     except OSError as error:
-        raise ExpectationError(
-            f"{name}: {(error.strerror or str(error)).lower()}", "name a file, or - for standard input"
-        ) from error
+        raise ExpectationError(f"{name}: {os_reason(error)}", "name a file, or - for standard input") from error
 
 
 def _released_at_s(release: Release | None) -> float | None:

@@ -1,4 +1,4 @@
-"""Notices that files of the configuration have changed, where nobody sends SIGHUP. Not here: reading them."""
+"""Notices that files of the configuration have changed, where no SIGHUP is sent. Not here: reading them."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from plugin.base.errors import os_reason
 from plugin.daemon.coalesced import Coalesced
 from plugin.daemon.hook_facts import render_facts, write_facts
 
@@ -62,7 +63,7 @@ async def refresh_host_inventory(hook_path: Path, timeout_s: float, logger: Logg
             start_new_session=True,
         )
     except OSError as error:
-        problem = (error.strerror or str(error)).lower()
+        problem = os_reason(error)
     else:
         problem = await _finish(process, timeout_s)
     if not problem:
@@ -102,7 +103,7 @@ class HookNotifier:
         try:
             await asyncio.to_thread(write_facts, config.facts_path, self._facts)
         except OSError as error:
-            problem = f"{config.facts_path} cannot be written: {(error.strerror or str(error)).lower()}"
+            problem = f"{config.facts_path} cannot be written: {os_reason(error)}"
             self._log.warning(problem, hint="the hook estimates what NVML would say")
         if not config.in_pod:
             await refresh_host_inventory(config.hook_path, config.hook_timeout_s, self._log)

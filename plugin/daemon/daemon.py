@@ -1,7 +1,7 @@
 """The daemon: observations of the driver on one side, the kubelet on the other, wired together.
 
 One event loop serves the kubelet, one thread asks the driver. While `released.json` says that the node is
-released, nobody asks it, and every known GPU is shown as unhealthy: the kubelet then keeps the capacity
+released, it is not asked, and every known GPU is shown as unhealthy: the kubelet then keeps the capacity
 and places nothing. Not here: how any of this is done.
 """
 
@@ -22,18 +22,16 @@ from plugin.daemon.drift import DriftWatch
 from plugin.daemon.driver_watch import DriverWatch
 from plugin.daemon.endpoints import AdminEndpoint, MetricsEndpoint
 from plugin.daemon.mig_change import MigChanges
-from plugin.daemon.observation_log import log_changes
 from plugin.daemon.optional.claims import Claims
 from plugin.daemon.optional.config_by_label import ConfigByLabel
 from plugin.daemon.optional.memory_limits import MemoryLimits
-from plugin.daemon.optional.memory_units import MemoryUnits
+from plugin.daemon.optional.memory_units import MemoryUnits, read_unit_sizes, write_unit_sizes
 from plugin.daemon.optional.mps_sharing import MpsSharing
 from plugin.daemon.optional.node_object import OwnNode
 from plugin.daemon.optional.other_devices import OtherDevices
 from plugin.daemon.optional.overuse import Overuse
-from plugin.daemon.optional.unit_sizes import read_unit_sizes, write_unit_sizes
 from plugin.daemon.release_watch import ReleaseWatch
-from plugin.daemon.state import State
+from plugin.daemon.state import State, log_changes
 from plugin.daemon.systemd import ServiceStatus, others_words, status_line
 from plugin.daemon.tasks import Tasks
 from plugin.devices.inventory import without_driver
@@ -213,10 +211,10 @@ class Daemon:
         self._mig.follow(is_released=self._state.release is not None)
 
     def _offer(self, observation: Observation) -> None:
-        """Show kubelets what there is, but for what somebody has in another way, and what is being changed."""
+        """Show kubelets what there is, but for what a pod has in another way, and what is being changed."""
         sizes, offering = dict(self._offering.unit_bytes), self._offering
         found = self._mig.marked(observation.inventory)
-        if self._state.release is None and found.devices:  # else nobody knows what is shared
+        if self._state.release is None and found.devices:  # else it is not known what is shared
             self._mps.follow(self._config, offering.plan(self._config, found), self._claims.by_mps(found))
         inventory = self._claims.show(self._config, found, lambda: offering.plan(self._config, found))
         offering.show(self._config, inventory, self._history.view.known)
@@ -247,7 +245,7 @@ class Daemon:
             self._others.show_again()
 
     def _offer_again(self) -> None:
-        """Offer what waited for those who had it, and hold back what somebody turned out to have or what is down."""
+        """Offer what waited for those who had it, and hold back what a pod turned out to have or what is down."""
         if not self._stop.is_set() and self._state.observation.inventory.devices:
             self._offer(self._state.observation)
 

@@ -47,6 +47,6 @@ class Dependencies:
     read_occupancy: Callable[[], Telemetry] | None = None
     drift_pace_s: float = 60.0  # between two looks for what the node's timer found
     overuse_pace_s: float | None = None  # between two measurements; None: as usual
-    follows_files: bool = False  # reads the configuration again when its files change, as nobody sends SIGHUP
+    follows_files: bool = False  # reads the configuration again when its files change, as no SIGHUP is sent
     mps_tools: Callable[[], Tools] | None = None  # None: those of the machine
     smi: Path = Path("/usr/bin/nvidia-smi")  # where every driver has it

@@ -52,7 +52,7 @@ class DriverWatch:
 
     @property
     def is_let_go(self) -> bool:
-        """Whether nobody observes the driver, or is to."""
+        """Whether the driver is not observed, or is not to be."""
         return self._observer is None
 
     def start(self) -> None:
@@ -81,7 +81,7 @@ class DriverWatch:
         self._thread.replace_observer(None)
 
     def observe_now(self) -> None:
-        """Observe before it is time: somebody gave a verdict."""
+        """Observe before it is time: an administrator gave a verdict."""
         self.observed.clear()
         self._thread.observe_now()
 
@@ -108,7 +108,7 @@ class DriverWatch:
         try:
             self._loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError:
-            return  # the loop has ended: nobody is interested any more
+            return  # the loop has ended: nothing waits for it any more
 
     def _hear(self, observer: Observer, observation: Observation) -> None:
         if observer is self._observer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plugin.admin.server import AdminServer
+from plugin.base.errors import os_reason
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -34,7 +35,7 @@ class AdminEndpoint:
         try:
             await self._server.start()
         except OSError as error:
-            problem = f"{path} cannot be served: {(error.strerror or str(error)).lower()}"
+            problem = f"{path} cannot be served: {os_reason(error)}"
             self._log.warning(problem, hint="release and resume are followed all the same, but not at once")
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
-"""Follows a change of how GPUs are cut: nobody is given one of them meanwhile, and the driver is let go where need be.
+"""Follows a change of how GPUs are cut: no pod is given one of them meanwhile, and the driver is let go where need be.
 
 The change is a file of the state folder, written by `grapnel-node mig`. A file that is left of a process that was
-killed still counts, as nobody knows how far that came; but the driver is observed again.
+killed still counts, as it is not known how far that came; but the driver is observed again.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class MigChanges:
             self._timer.cancel()
 
     def marked(self, inventory: Inventory) -> Inventory:
-        """Return the inventory with those GPUs given to nobody."""
+        """Return the inventory with those GPUs given to no pod."""
         if self.change is None:
             return inventory
         return replace(inventory, devices=tuple(map(self._marked, inventory.devices)))

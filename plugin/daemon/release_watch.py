@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class ReleaseWatch:
     """Calls `on_release` with each release that differs from the one before, and `on_resume` when it is over.
 
-    While the node is released nobody observes the driver, so the file is read at that pace here. `config` may be
+    While the node is released the driver is not observed, so the file is read at that pace here. `config` may be
     replaced at any time.
     """
 

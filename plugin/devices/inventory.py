@@ -110,7 +110,7 @@ class Device:
     unhealthy: str = ""
     is_lost: bool = False
     slices: tuple[Slice, ...] = ()  # its MIG devices
-    memory_bytes: int | None = None  # also where the driver does not say; None: nobody does
+    memory_bytes: int | None = None  # also where the driver does not say; None: not known
 
     @property
     def is_healthy(self) -> bool:

@@ -71,7 +71,7 @@ class Health(Protocol):
 
 
 class NoHealth:
-    """Where nobody judges: what answers is healthy."""
+    """Judges nothing: what answers is healthy."""
 
     is_pressing = False
 

@@ -70,7 +70,7 @@ class Unit:
 
     @property
     def source_memory_bytes(self) -> int | None:
-        """The memory of its device, None where nobody says."""
+        """The memory of its device, None where it is not known."""
         if self.slice is None:
             return self.gpu.memory_bytes
         return None if self.slice.facts.size is None else self.slice.facts.size.memory_mib * 2**20

@@ -33,7 +33,7 @@ class ShareRule:
 
     `chosen`: None is all of them, a number the first so many, else indices (`3`, `0:1` for a MIG device) and UUIDs.
     `unit_bytes` and `memory_bytes` count for `Strategy.MEMORY`, `replicas` for the others. `memory_bytes` is how much
-    of a device is offered, and how much it has where nobody else says; 0: all. `refuses_several`: a container may have
+    of a device is offered, and how much it has where nothing else says; 0: all. `refuses_several`: a container may have
     one unit alone.
     """
 
@@ -56,7 +56,7 @@ class ShareRule:
         return any(name in self.chosen for name in names)
 
     def count(self, memory_bytes: int | None) -> int:
-        """Return how many units a device of this memory has. None: nobody says how much that is."""
+        """Return how many units a device of this memory has. None: it is not known how much that is."""
         if self.strategy is Strategy.MEMORY:
             return min((each for each in (memory_bytes, self.memory_bytes) if each), default=0) // self.unit_bytes
         return self.replicas

@@ -1,6 +1,6 @@
-"""Notices a driver that hangs: a call into it does not end, so that nobody else can say that it does not.
+"""Notices a driver that hangs: a call into it does not end, which the caller cannot say itself.
 
-A call into the kernel cannot be ended from outside. What can be done is to stop offering GPUs that nobody hears of,
+A call into the kernel cannot be ended from outside. What can be done is to stop offering GPUs that are not heard of,
 and to say so. Not here: the calls themselves, which go on in the driver's thread (`observer`).
 """
 
@@ -39,7 +39,7 @@ class StallWatch:
         self._timer = asyncio.get_running_loop().call_later(next_in_s + self._limit_s, self._on_time)
 
     def end(self) -> None:
-        """Wait for nothing: nobody asks the driver."""
+        """Wait for nothing: the driver is not asked."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

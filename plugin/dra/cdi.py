@@ -3,7 +3,7 @@
 One file for the node, whatever claims there are: each device under its UUID, what makes a container a client of its MPS
 server under a name beside it, and what each container with one needs besides. So no file is left behind by a claim, and
 no engine has to read one anew while a pod starts, but for an amount of memory that no claim had before. The hook that
-the file adds takes for granted what the engine added: device nodes, which nobody names but the kubelet.
+the file adds takes for granted what the engine added: device nodes, which only the kubelet names.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ _FAMILIES = {3: "Kepler", 5: "Maxwell", 6: "Pascal", 9: "Hopper", 10: "Blackwell
 _TURING, _ADA = (7, 5), (8, 9)
 _SUFFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
 _KIBI = 1024
-# Of what nobody divides a claim takes nothing: without a policy the first one would take all of it.
+# Of what is not divided a claim takes nothing: without a policy the first one would take all of it.
 _NOTHING = {"default": "0", "validValues": ["0"]}
 
 
@@ -92,7 +92,7 @@ class DraDevice(NamedTuple):
 
     `share` is how several claims have it at the same time, None where one claim has it alone.
 
-    `parts`: the UUIDs of which nobody else may have any at the same time: its own, and of a GPU those of its MIG
+    `parts`: the UUIDs of which no other claim may have any at the same time: its own, and of a GPU those of its MIG
     devices, of a MIG device its GPU's. `unhealthy` is the reason, "" for a healthy one.
 
     `draw` is that of a partition: a MIG device that is made when a claim with it is prepared. Its `uuid` is its name,

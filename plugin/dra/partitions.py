@@ -4,8 +4,9 @@ Each place that the driver lists for a profile is one device of a slice: a parti
 one set of counters. Set and counters have the names of NVIDIA's driver (`cmd/gpu-kubelet-plugin/partitions.go`, 0.5.0)
 but for the GPU's own, which is its UUID: quotas that count `memory` per GPU find it.
 
-GPUs in MIG mode alone: turning that mode on takes a GPU that nobody has open, and up to NVIDIA Ampere a reset, neither
-of which a pod that starts can wait for. A GPU in MIG mode runs nothing as a whole: its largest partition is it. Pure.
+GPUs in MIG mode alone: turning that mode on takes a GPU that no process has open, and up to NVIDIA Ampere a reset,
+neither of which a pod that starts can wait for. A GPU in MIG mode runs nothing as a whole: its largest partition is it.
+Pure.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def _set_apart(gpu: CuttableGpu, names: Container[str]) -> CuttableGpu:
 
 
 def without_partitions(states: Mapping[str, GpuState], names: Iterable[str]) -> dict[str, GpuState]:
-    """Return what GPUs are set up as, without MIG devices that are made for claims: nobody is to make those again."""
+    """Return what GPUs are set up as, without MIG devices that are made for claims: those are not to be made again."""
     known = frozenset(names)
     return {uuid: _without(uuid, state, known) for uuid, state in states.items()}
 

@@ -95,7 +95,7 @@ class Registration:
     async def _look(self) -> None:
         try:
             await self._serve()
-        except Exception as error:  # noqa: BLE001 - a task that nobody waits for: without it no claim is served
+        except Exception as error:  # noqa: BLE001 - a task that nothing waits for: without it no claim is served
             self._log.standing(
                 self._topic_of_bugs, f"claims: bug: {error!r:.256}", hint="please report it; it is tried again"
             )

@@ -61,7 +61,7 @@ class Node(Protocol):
         """Ask the kubelet who has devices by its device plugins; raises KubeletError."""
 
     def holder(self, device: DraDevice) -> str:
-        """Return who has a device, or a part of it, by a device plugin; "" where nobody has."""
+        """Return who has a device, or a part of it, by a device plugin; "" where no pod has."""
 
     def prepare(self) -> None:
         """Have the engine know all devices; raises ClaimError."""
@@ -204,7 +204,7 @@ class ClaimService:
         if known is not None and is_of(known, results) and self._is_shared_as(known, claim, results):
             return await self._ready(known)
         await self._node.look_again()
-        # From the choice to the end nothing else happens in the event loop: nobody is given the same device meanwhile.
+        # From the choice to the end nothing else happens in the event loop: no other claim is given the same device.
         record = self._noted(Record(claim, await self._choose_all(claim, results)))
         by_now = self._store.find(claim.uid)
         if by_now is None and claim.uid not in self.pending:
@@ -263,7 +263,7 @@ class ClaimService:
                     await asyncio.wait_for(given_back.wait(), left_s)
 
     def _choose(self, claim: ClaimName, result: Result, counted: Result) -> PreparedDevice:
-        """Return the device of a result; raises ClaimError where it is not there, or somebody has it.
+        """Return the device of a result; raises ClaimError where it is not there, or a pod has it.
 
         `counted` is all that the claim has of the device.
         """

@@ -6,7 +6,7 @@ than the pool's newest are ignored by the scheduler, so where more than one slic
 the next generation.
 
 Slices have names that follow from what they are, so a daemon that was killed makes none twice. Whoever may write slices
-can take such a name first; they have a mark behind it then, which nobody could know before.
+can take such a name first; they have a mark behind it then, which cannot be foreseen.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which claims are prepared on this node: a file for each, so that one that cannot be read costs no other claim.
 
 `claims/UID.json` in the daemon's state folder (contract `docs/contracts/claim`): written before a claim's devices are
-given to anyone, removed when nobody has them any more. Neither needs the driver, nor the API. Each DRA driver has a
+given to anyone, removed when no pod has them any more. Neither needs the driver, nor the API. Each DRA driver has a
 folder of its own. Beside it: the file by which engines know the devices.
 """
 
@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from plugin.base.documents import list_of, member, members, read_object, read_versioned, text, truth, whole
-from plugin.base.errors import ClaimError, MigError
+from plugin.base.errors import ClaimError, MigError, os_reason
 from plugin.dra.claims import ClaimName
 from plugin.dra.configs import AS_IT_IS, parse_recorded
 from plugin.dra.partitions import is_partition
@@ -46,7 +46,7 @@ class Edits(NamedTuple):
 
 
 class PreparedDevice(NamedTuple):
-    """A device of a claim. `parts` are the UUIDs that nobody else may have meanwhile; none of one seen as an admin.
+    """A device of a claim. `parts` are the UUIDs that no other claim may have meanwhile; none of one seen as an admin.
 
     `edits` are what a container gets for as long as the claim is prepared, None where that follows from the device.
     """
@@ -154,7 +154,7 @@ class Published(NamedTuple):
 
 
 def published_in(state_folder: Path, folder: str = FOLDER) -> Published | None:
-    """Return where slices were published last, None where there are none or nobody knows."""
+    """Return where slices were published last, None where there are none or it is not known."""
     try:
         document = read_object(read_bounded(state_folder / folder / _PUBLISHED, _MAX_BYTES), _MAX_BYTES)
         return Published(member(document, "kubernetesApi", text(4096)), member(document, "nodeName", _TEXT))
@@ -186,7 +186,7 @@ class ClaimStore:
 
     @property
     def unknown(self) -> str:
-        """The file of a claim of which nobody knows what it has, "" where there is none."""
+        """The file of a claim of which it is not known what it has, "" where there is none."""
         return str(next(iter(self._unreadable.values()), ""))
 
     def load(self) -> None:
@@ -228,7 +228,7 @@ class ClaimStore:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             replace_file(self._path(record.claim.uid), content)
         except OSError as error:
-            raise ClaimError(f"{self._folder} cannot be written: {(error.strerror or str(error)).lower()}") from error
+            raise ClaimError(f"{self._folder} cannot be written: {os_reason(error)}") from error
         self._records[record.claim.uid] = record
         self._unreadable.pop(record.claim.uid, None)
 
@@ -252,7 +252,7 @@ class ClaimStore:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             replace_file(self._folder / _PUBLISHED, json.dumps(document) + "\n")
         except OSError as error:
-            problem = f"{self._folder} cannot be written: {(error.strerror or str(error)).lower()}"
+            problem = f"{self._folder} cannot be written: {os_reason(error)}"
             self._log.standing(self._folder.name, problem, hint="no device is offered to claims until it can")
             return False
         self._published = where
@@ -291,7 +291,7 @@ class CdiFile:
             self._path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             replace_file(self._path, text, _CDI_MODE)
         except OSError as error:
-            words = (error.strerror or str(error)).lower()
+            words = os_reason(error)
             raise ClaimError(f"{self._path} cannot be written: {words}") from error
         self._written = text
 
@@ -321,7 +321,7 @@ class PartitionStore:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             replace_file(self._folder / name, "")
         except OSError as error:
-            raise MigError(f"{self._folder} cannot be written: {(error.strerror or str(error)).lower()}") from error
+            raise MigError(f"{self._folder} cannot be written: {os_reason(error)}") from error
         self.names.add(name)
 
     def forget(self, name: str) -> None:
@@ -331,7 +331,7 @@ class PartitionStore:
             with suppress(FileNotFoundError):
                 flush_folder(self._folder)
         except OSError as error:
-            words = (error.strerror or str(error)).lower()
+            words = os_reason(error)
             raise MigError(f"{self._folder / name} cannot be removed: {words}") from error
         self.names.discard(name)
 

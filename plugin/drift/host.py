@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plugin.base.errors import DriftError
+from plugin.base.errors import DriftError, os_reason
 from plugin.drift.model import Absent, File, Found, Unit
 from plugin.drift.packages import package_lock_holder, read_packages
 from plugin.system.durable import read_bounded
@@ -77,7 +77,7 @@ def ask_program(command: tuple[str, ...]) -> str:
                 if len(answer) > _MAX_ANSWER:
                     process.kill()
     except OSError as error:
-        raise DriftError(f"{command[0]} cannot be started: {(error.strerror or str(error)).lower()}") from error
+        raise DriftError(f"{command[0]} cannot be started: {os_reason(error)}") from error
     pasted = shlex.join(command[:3])
     if late.is_set():
         raise DriftError(f"{pasted} …: no answer within {_TIMEOUT_S:g} s")
@@ -160,7 +160,7 @@ class Host:
         except (FileNotFoundError, NotADirectoryError):
             return Absent(_folder_time(place))
         except OSError as error:
-            raise DriftError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from error
+            raise DriftError(f"{path} cannot be read: {os_reason(error)}") from error
 
     def _units(self, names: Sequence[str]) -> Iterator[tuple[str, Unit]]:
         if not names:
@@ -187,7 +187,7 @@ class Host:
         return int(self.now() - self._clock() + int(microseconds) / 1_000_000)
 
     def _device_nodes(self) -> list[str]:
-        """Return the device nodes that the driver's GPUs need, none where it leaves them to somebody else."""
+        """Return the device nodes that the driver's GPUs need, none where it leaves them to another program."""
         if _LEFT_TO_OTHERS.search(self._small(f"{_DRIVER}/params")):
             return []
         try:

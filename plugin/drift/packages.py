@@ -100,7 +100,7 @@ def _text(path: Path) -> str:
 
 
 def package_lock_holder(root: Path) -> int | None:
-    """Ask the kernel who changes packages now, without taking a lock; None: nobody does."""
+    """Ask the kernel who changes packages now, without taking a lock; None: no process does."""
     holders = (_lock_holder(root / each) for each in _LOCK_FILES)
     return next((holder for holder in holders if holder is not None), None)
 

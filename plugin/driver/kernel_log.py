@@ -1,4 +1,4 @@
-"""XID errors in the kernel's log: what the driver said while nobody was in a session with it. Needs root.
+"""XID errors in the kernel's log: what the driver said while no session with it was open. Needs root.
 
 Records are read from /dev/kmsg (Documentation/ABI/testing/dev-kmsg), one a read: `level,sequence,time,flags;text`.
 Not here: what an error means for a GPU.
@@ -84,7 +84,7 @@ def _parsed(records: Iterable[bytes]) -> Iterator[Record]:
 def xids_since(records: Iterable[Record], since_s: float | None) -> tuple[LoggedXid, ...] | None:
     """Return the XID errors after a moment and after the last load of the driver, each once.
 
-    None where neither is known: nobody can tell then what is new.
+    None where neither is known: what is new cannot be told then.
     """
     found: dict[LoggedXid, None] = {}
     is_told = since_s is not None

@@ -53,7 +53,7 @@ class Connections:
         return answer
 
     def close(self) -> None:
-        """Hang up what nobody uses, and the rest when it is not used any more."""
+        """Close what is idle, and the rest once it is idle."""
         with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, []

@@ -46,7 +46,7 @@ class Refused(Exception):
 
 
 class Unknown(Refused):
-    """Nobody can say at the moment whether it is."""
+    """It cannot be said at the moment whether it is."""
 
 
 class Extender:
@@ -212,7 +212,7 @@ class Extender:
         self._log.info("bound", pod=pod.title, node=node, card=promise.card.number, units=pod.demand.units)
 
     async def _settle(self, promise: Promise, error: ClusterError) -> None:
-        """Find out what came of a bind that failed; while nobody knows, the promise stands."""
+        """Find out what came of a bind that failed; until that is known, the promise stands."""
         pod, node = promise.pod, promise.node
         is_known = 0 < error.status < _SERVER_ERRORS
         if not is_known or error.status == CONFLICT:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from plugin import __version__
-from plugin.base.errors import ConfigError
+from plugin.base.errors import ConfigError, os_reason
 from plugin.gpushare.extender import Extender
 from plugin.settings.node_config import split_address
 from plugin.system.http.messages import HttpResponse, HTTPStatus, say
@@ -95,7 +95,7 @@ def length_of(head: HttpHead) -> int | HttpResponse:
     if int(length) > (_MAX_BIND_BYTES if head.path == _BIND else _MAX_BODY_BYTES):
         return say(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "set nodeCacheCapable: true in the scheduler's configuration")
     if (head.field("content-type") or "").partition(";")[0].rstrip().lower() != _JSON:
-        # A page in somebody's browser cannot send this type.
+        # A page in a browser cannot send this type.
         return say(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"Content-Type must be {_JSON}")
     return int(length)
 
@@ -145,7 +145,7 @@ async def run_extender(
     try:
         await server.start(host, port)
     except OSError as error:
-        problem = f"{address} cannot be served: {(error.strerror or str(error)).lower()}"
+        problem = f"{address} cannot be served: {os_reason(error)}"
         raise ConfigError(problem, "free the address, or name another one with --listen") from error
     extender.start()
     logger.info("gpushare extender", address=address, resource=resource, clients="known" if identity else "any")

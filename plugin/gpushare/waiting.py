@@ -2,7 +2,7 @@
 
 kube-scheduler and the extender follow the API server each for itself. Of what becomes free, the scheduler may hear
 first, ask at once, and be refused by what was known a moment before. It asks again when something else happens in the
-cluster, or after five minutes. So a pod that has room now, and about which nobody has asked since, is to be woken.
+cluster, or after five minutes. So a pod that has room now, and was not asked about since, is to be tried again.
 """
 
 from __future__ import annotations

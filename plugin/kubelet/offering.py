@@ -112,7 +112,7 @@ class Offering:
     def show(self, config: NodeConfig, inventory: Inventory, held: Held | None = None) -> None:
         """Offer this inventory from now on; nothing is registered before there is a device.
 
-        A resource that has lost its last device stays, empty. What somebody has in another way is held back (`waits`).
+        A resource that has lost its last device stays, empty. What a pod has in another way is held back (`waits`).
         """
         answers = config.settings.answers
         planned = without_sharing(plan_that_fits(inventory, config.offer_rules), self._sharing.problem)
@@ -138,7 +138,7 @@ class Offering:
         self._show_all(config)
 
     def _show_all(self, config: NodeConfig) -> None:
-        """Publish every list, also where nothing is left; one that is as it was wakes nobody."""
+        """Publish every list, also where nothing is left; one that is as it was wakes no stream."""
         self._kubelet_root = config.kubelet_root
         shown = dict(self._gpus)
         findings = dict(self._others.findings)
@@ -158,7 +158,7 @@ class Offering:
             task.add_done_callback(self._on_end)
 
     def _remember_sizes(self, plan: OfferPlan) -> None:
-        """Note of what size memory units are, but of GPUs that wait: somebody has units of the size before."""
+        """Note of what size memory units are, but of GPUs that wait: pods have units of the size before."""
         waiting = {device_id for device_id, _ in self.waits}
         for resource in plan.resources.values():
             for unit in resource.units:

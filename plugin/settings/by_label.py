@@ -6,11 +6,11 @@ the default, else the first fallback that finds something. Where none does, ther
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugin.base.errors import ConfigError
+from plugin.settings.model import ByLabel
 from plugin.settings.nvidia.table import FALLBACKS
 
 if TYPE_CHECKING:
@@ -24,21 +24,10 @@ _NAME_OF_DEFAULT = "default"  # what `named` looks for
 _SHOWN = 16
 
 
-@dataclass(frozen=True)
-class ByLabel:
-    """A folder of files, how one of them is chosen, and the label's value; None: nobody has heard it yet."""
-
-    folder: Path
-    label: str
-    default: str = ""
-    fallbacks: tuple[str, ...] = ()
-    value: str | None = None
-
-
 def plan_by_label(config: NodeConfig, settings: Mapping[str, Effective], value: str | None) -> ByLabel | None:
     """Return how the file is chosen, None where no folder is declared. NVIDIA's settings come before node.json.
 
-    Without access to the Kubernetes API nobody hears of the label.
+    Without access to the Kubernetes API the label is not heard of.
     """
     given = settings["configFolder"].value
     folder = Path(str(given)) if given else config.nvidia_config_folder

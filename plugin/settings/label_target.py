@@ -61,7 +61,7 @@ def label_conflicts(config: NodeConfig, settings: Mapping[str, Effective]) -> It
 
 
 def label_warnings(config: NodeConfig, settings: Mapping[str, Effective]) -> Iterator[str]:
-    """Yield what has not the effect that somebody may expect."""
+    """Yield what has not the effect that an administrator may expect."""
     api = settings[_API]
     if api.value is True and config.labels == LABELS_AUTO and not config.kubernetes_api:
         yield f"{api.origin}: useNodeFeatureAPI leaves no file, and labels reach nobody: kubernetesApi is not set"

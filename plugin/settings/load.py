@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plugin.base.errors import ConfigError
+from plugin.base.errors import ConfigError, os_reason
 from plugin.settings.by_label import choose, plan_by_label
 from plugin.settings.node_config import DEFAULT_NVIDIA_PATH, find_config
 from plugin.settings.nvidia.merge import merge, read_flags, read_variables
@@ -17,7 +17,7 @@ from plugin.settings.store import read_heard_label
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from plugin.settings.by_label import ByLabel
+    from plugin.settings.model import ByLabel
     from plugin.settings.node_config import NodeConfig
     from plugin.settings.nvidia.document import FileSettings
     from plugin.settings.nvidia.merge import Effective
@@ -108,7 +108,7 @@ def _chosen(rules: ByLabel) -> tuple[Path, str] | None:
     try:
         names = [each.name for each in rules.folder.iterdir() if not each.name.startswith("..") and not each.is_dir()]
     except OSError as error:
-        problem = f"{rules.folder}: {(error.strerror or str(error)).lower()}"
+        problem = f"{rules.folder}: {os_reason(error)}"
         raise ConfigError(problem, "it is named by nvidiaConfigFolder or CONFIG_FILE_SRCDIR") from error
     found = choose(rules, names)
     return None if found is None else (rules.folder / found[0], found[1])

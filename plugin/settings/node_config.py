@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plugin.base.documents import parse_known, read_object, truth
-from plugin.base.errors import ConfigError
+from plugin.base.errors import ConfigError, os_reason
 from plugin.devices.inventory import HostTree
 from plugin.devices.naming import NamePattern, parse_resource_name
 from plugin.devices.resources import OfferRules
@@ -84,7 +84,7 @@ class NodeConfig:
     labels: str = LABELS_AUTO  # through what they reach the Node
     node_feature_namespace: str = "node-feature-discovery"
     memory_limits: str = LIMITS_PREFERRED  # of containers with units of memory, in the driver
-    memory_overuse: str = OVERUSE_REPORT  # what follows where the driver limits nobody
+    memory_overuse: str = OVERUSE_REPORT  # what follows where the driver limits no container
     overuse_grace_s: float = 120.0
 
     @property
@@ -333,13 +333,11 @@ def _contradictions(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def read_config(path: Path) -> NodeConfig:
-    """Read the file; it must exist when somebody named it."""
+    """Read the file; it must exist when it was named."""
     try:
         content = read_bounded(path, _MAX_BYTES + 1)
     except OSError as error:
-        raise ConfigError(
-            f"{path}: {(error.strerror or str(error)).lower()}", "name another file with --config"
-        ) from error
+        raise ConfigError(f"{path}: {os_reason(error)}", "name another file with --config") from error
     return parse_config(content, str(path))
 
 

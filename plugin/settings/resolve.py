@@ -16,27 +16,26 @@ from plugin.devices.allocation.answer import AnswerForm, DeviceList, Imex
 from plugin.devices.health.xid import plan_policy
 from plugin.devices.mig import NONE
 from plugin.devices.resources import MIG_PREFIX
-from plugin.devices.sharing import Strategy
+from plugin.devices.sharing import ShareRule, Strategy
 from plugin.settings.label_target import label_conflicts, label_warnings, plan_labels
 from plugin.settings.model import DaemonSettings
 from plugin.settings.node_config import IN_CLUSTER, LIMITS_REQUIRED, OVERUSE_EVICT
 from plugin.settings.nvidia.kinds import show
-from plugin.settings.nvidia.sharing import Sharing
+from plugin.settings.nvidia.sharing import MPS, Sharing
 from plugin.settings.nvidia.table import BY_NAME, NOTHING_TO_REQUIRE
 from plugin.settings.nvidia.table import HINT as SETTINGS_HINT
-from plugin.settings.share_rules import contradictions, plan_shares
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from plugin.devices.naming import NamePattern
-    from plugin.devices.sharing import ShareRule
     from plugin.settings.node_config import NodeConfig
     from plugin.settings.nvidia.document import FileSettings
     from plugin.settings.nvidia.merge import Effective
 
 HINT = "leave it out for now: docs/migrate.md says what is honoured"
 _SOCKET = PurePosixPath("device-plugins/kubelet.sock")
+_SHARED = ".shared"
 _CDI = {DeviceList.CDI_ANNOTATIONS, DeviceList.CDI_CRI}
 _EXTRAS = {
     "flags.gdrcopyEnabled": "NVIDIA_GDRCOPY",
@@ -57,12 +56,12 @@ class Resolved:
 def resolve(config: NodeConfig, settings: Mapping[str, Effective], file: FileSettings | None = None) -> Resolved:
     """Return the configuration that counts; a ConfigError lists everything that cannot be honoured."""
     patterns, migs, sharing = ((), (), Sharing()) if file is None else (file.gpus, file.migs, file.sharing)
-    rules = (*plan_shares(sharing), *config.memory_units)
+    rules = (*_plan_shares(sharing), *config.memory_units)
     answers = replace(_answer_form(settings), is_memory_limited=config.memory_limits == LIMITS_REQUIRED)
     resources = [pattern.resource for pattern in patterns] or [config.resource]
     is_mig_offered = settings["flags.migStrategy"].value != NONE
     here = [rule for rule in rules if rule.resource in resources or (is_mig_offered and _is_of_mig(rule, migs))]
-    wrong = (*contradictions(rules), *_mps_of_mig(here, migs), *label_conflicts(config, settings), *_evictions(config))
+    wrong = (*_contradictions(rules), *_mps_of_mig(here, migs), *label_conflicts(config, settings), *_evictions(config))
     if wrong:
         raise ConfigError("; ".join(wrong), SETTINGS_HINT)
     problems = [*_unsupported(settings, answers)]
@@ -203,3 +202,43 @@ def _places(settings: Mapping[str, Effective]) -> tuple[dict[str, Path], dict[st
             problems.append(f"{socket.origin}: {path} must end in /{_SOCKET}: it is where a kubelet has its socket")
         fields["kubelet_root"], origins["kubeletRoot"] = path.parent.parent, socket.origin
     return fields, origins, problems
+
+
+def _plan_shares(sharing: Sharing) -> tuple[ShareRule, ...]:
+    """Return the rules of a file of NVIDIA's form."""
+    return tuple(
+        ShareRule(
+            Strategy.MPS if strategy.name == MPS else Strategy.TIME_SLICING,
+            share.resource,
+            share.rename or (share.resource + _SHARED if strategy.rename_by_default else share.resource),
+            replicas=share.replicas,
+            chosen=share.devices,
+            refuses_several=strategy.refuses_several,
+            origin=share.origin,
+        )
+        for strategy in sharing.strategies
+        for share in strategy.shares
+    )
+
+
+def _contradictions(rules: Sequence[ShareRule]) -> Iterator[str]:
+    """Yield why rules cannot hold beside one another: a device is divided once, and a name means one thing."""
+    for number, rule in enumerate(rules):
+        for other in rules[:number]:
+            if other.resource == rule.resource and _may_overlap(other, rule):
+                yield (
+                    f"{rule.origin}: {rule.resource} is divided into {rule.describe()}, and into {other.describe()} by "
+                    f"{other.origin}: name other devices in each, or leave one out"
+                )
+            elif other.shown_as == rule.shown_as and other.strategy is not rule.strategy:
+                yield (
+                    f"{rule.origin}: {rule.shown_as} would be {rule.describe()} and, by {other.origin}, "
+                    f"{other.describe()}: give one of them another name"
+                )
+
+
+def _may_overlap(one: ShareRule, other: ShareRule) -> bool:
+    """Whether a device may be in both. Of a list beside a count that is not known before the devices are seen."""
+    if isinstance(one.chosen, tuple) and isinstance(other.chosen, tuple):
+        return not set(one.chosen).isdisjoint(other.chosen)
+    return True

@@ -11,7 +11,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from plugin.base.errors import MpsError
+from plugin.base.errors import MpsError, os_reason
 from plugin.driver.uuid import is_gpu_uuid
 from plugin.sharing.mps.programs import run_program
 
@@ -112,7 +112,7 @@ class TimeSlices:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             note.touch(mode=0o600)
         except OSError as error:
-            raise MpsError(f"{note} cannot be written: {(error.strerror or str(error)).lower()}") from error
+            raise MpsError(f"{note} cannot be written: {os_reason(error)}") from error
         command = [str(self._program), "compute-policy", "-i", uuid, "--set-timeslice", str(_NUMBERS[interval])]
         await run_program(command, _ANSWER_S)
         if interval:

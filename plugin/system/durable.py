@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def read_bounded(path: Path, limit: int) -> bytes:
     """Return a regular file's first `limit` bytes; raises OSError, also for a pipe or device, which may never end.
 
-    Whoever reads in the event loop waits for nobody.
+    A reader in the event loop does not wait.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:

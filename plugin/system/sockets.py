@@ -28,7 +28,7 @@ class SocketIdentity:
 
 
 def socket_identity(path: Path) -> SocketIdentity | None:
-    """Return who is there, None if nobody is (or no socket)."""
+    """Return who listens there, None where none does, or it is no socket."""
     try:
         found = path.stat()
     except OSError:

@@ -72,7 +72,7 @@ class NodeLock:
 
 
 def lock_now(descriptor: int) -> bool:
-    """Lock an open file where nobody else has; return whether it is ours."""
+    """Lock an open file where no other process has; return whether it is ours."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

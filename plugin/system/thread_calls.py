@@ -33,7 +33,7 @@ def called_in_own(name: str, function: Callable[[], _Result]) -> asyncio.Future[
 class ThreadCalls:
     """Used in the event loop. `hand_over` has one function called in the thread, whenever that gets to it.
 
-    However many calls wait, one function at most is handed over. A call that nobody waits for any more is not made.
+    However many calls wait, one function at most is handed over. A call that nothing waits for any more is not made.
     """
 
     def __init__(self, hand_over: Callable[[Callable[[], None]], None]) -> None:
@@ -69,7 +69,7 @@ def _make(function: Callable[[], object], answer: asyncio.Future[Any]) -> None:
         result = function()
     except Exception as error:  # noqa: BLE001 - handed on to who waits
         failed = error
-    with suppress(RuntimeError):  # the loop has ended: nobody is interested any more
+    with suppress(RuntimeError):  # the loop has ended: nothing waits for it any more
         answer.get_loop().call_soon_threadsafe(_settle, answer, result, failed)
 
 
@@ -80,4 +80,4 @@ def _settle(answer: asyncio.Future[Any], result: object, failed: Exception | Non
         answer.set_result(result)
     else:
         answer.set_exception(failed)
-        answer.exception()  # nobody may be waiting any more
+        answer.exception()  # nothing may wait for it any more

@@ -22,6 +22,7 @@ import msgspec
 from provision.apply.errors import LockedError
 from provision.apply.runner import end_processes
 from provision.base.decoding import decoder_of
+from provision.base.errors import os_reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -85,9 +86,7 @@ def lock_machines(claim: Claim, environment: Mapping[str, str]) -> Iterator[Mapp
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         gate = (folder / "lock").open("a")
     except OSError as error:
-        raise LockedError(
-            f"the locks of applies in {folder} cannot be used: {(error.strerror or str(error)).lower()}"
-        ) from error
+        raise LockedError(f"the locks of applies in {folder} cannot be used: {os_reason(error)}") from error
     with contextlib.ExitStack() as stack:
         with gate:  # held for moments, and for as long as it takes to end what a killed apply left
             fcntl.flock(gate, fcntl.LOCK_EX)

@@ -40,3 +40,8 @@ class UsageError(GrapnelError):
     """The command line is wrong."""
 
     exit_code = ExitCode.USAGE
+
+
+def os_reason(error: OSError) -> str:
+    """Return what the system says of an error, in small letters."""
+    return (error.strerror or str(error)).lower()

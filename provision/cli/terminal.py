@@ -35,7 +35,7 @@ def paint(text: str, style: str, *, colour: bool) -> str:
 
 
 def say(text: str, stream: TextIO | None = None) -> None:
-    """Print words that may come from elsewhere, on standard output unless told; further lines are indented."""
+    """Print words that may come from other programs, on standard output unless told; further lines are indented."""
     print(printable_lines(text, indent=_INDENT), file=stream or sys.stdout, flush=True)
 
 
@@ -67,7 +67,7 @@ def print_findings(findings: Iterable[Finding]) -> None:
 
 
 def outlasting(stream: TextIO) -> TextIO:
-    """Return the stream for a command that must not end because nobody reads what it prints any more.
+    """Return the stream for a command that must not end because what it prints is not read any more.
 
     When the reader has gone, as `| head` does, that is said once on standard error, and the rest is thrown away.
     """
@@ -102,7 +102,7 @@ class _Outlasting:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._stream.fileno())
         os.close(nowhere)
-        with contextlib.suppress(OSError):  # nobody may read that either
+        with contextlib.suppress(OSError):  # that may not be read either
             say("grapnel: nobody reads the output any more: going on; `grapnel status` shows how it stands", sys.stderr)
 
 

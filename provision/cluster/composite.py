@@ -103,7 +103,7 @@ class CompositeCluster:
             self._pods_of.settle_evictions(is_wanted)
 
     def has_runtime_class(self, name: str, handler: str) -> bool:
-        """Return whether the RuntimeClass is there, or nobody would read it."""
+        """Return whether the RuntimeClass is there, or would not be read."""
         return (self._pods_of or self._keepers[0]).has_runtime_class(name, handler)
 
     def ensure_runtime_class(self, name: str, handler: str) -> bool:
@@ -115,7 +115,7 @@ class CompositeCluster:
         return None if self._pods_of is None else self._pods_of.why_runtime_class_stays(name)
 
     def remove_runtime_class(self, name: str) -> str:
-        """Delete the RuntimeClass unless somebody needs it."""
+        """Delete the RuntimeClass unless a pod needs it."""
         return "" if self._pods_of is None else self._pods_of.remove_runtime_class(name)
 
     def compare_marks(self, wanted: Mapping[str, NodeMarks]) -> Mapping[str, MarkChange]:
@@ -139,7 +139,7 @@ class CompositeCluster:
 
     @contextlib.contextmanager
     def lease(self, holder: str) -> Iterator[None]:
-        """Have every lock while inside; when one is held by somebody else, none is kept."""
+        """Have every lock while inside; when one is held by another process, none is kept."""
         with contextlib.ExitStack() as stack:
             for keeper in self._keepers:
                 stack.enter_context(keeper.lease(holder))

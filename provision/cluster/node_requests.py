@@ -192,7 +192,7 @@ class StateFileRequests:
         return StateFileReader(self._path, self._names)
 
     def change(self, node: str, decide: Decide) -> RequestResult:
-        """Change an entry; nobody else changes the file meanwhile."""
+        """Change an entry; no other process changes the file meanwhile."""
         with editing(self._path) as found:
             before = found.nodes.get(node, NOTHING)
             answer = decide(Found(view=view_of_entry(node, before)))

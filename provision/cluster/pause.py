@@ -1,7 +1,7 @@
 """Encodes and decodes a pause, for an annotation of the lease or the state file: JSON on one line.
 
-The contract is ``docs/contracts/pause``. Whatever is there pauses: a text that is no such JSON, as somebody writes it
-with kubectl, is the reason.
+The contract is ``docs/contracts/pause``. Whatever is there pauses: a text that is no such JSON, as an administrator
+writes it with kubectl, is the reason.
 """
 
 from __future__ import annotations

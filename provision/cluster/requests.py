@@ -1,4 +1,4 @@
-"""Writes down what people ask of a rollout from elsewhere: to pause it, and to go on.
+"""Writes down what administrators ask of a rollout of another process: to pause it, and to go on.
 
 It is written where node state lives, so that it outlives whoever asks and whoever is asked. Nothing here needs the
 lease: each change says what is to be, and leaves everything else as it is.
@@ -86,7 +86,7 @@ class LeasePauses:
         return self._send(request)
 
     def _create(self, text: str) -> bool:
-        """Make a lease that nobody holds; return False where there is one by now."""
+        """Make a lease without a holder; return False where there is one by now."""
         metadata = {
             "name": LEASE_NAME,
             "namespace": LEASE_NAMESPACE,

@@ -115,7 +115,7 @@ class Controller:
         self._wake.set()
 
     def run(self) -> None:
-        """Wait until nobody else leads, and lead until stopped. Raises ClusterError, LeaseLostError among them."""
+        """Wait until no other replica leads, and lead until stopped. Raises ClusterError, LeaseLostError among them."""
         told = ""
         while not self._stop.is_set():
             try:
@@ -221,7 +221,7 @@ class Controller:
         tries = [each for memory in self._memory.values() if (each := memory.attempts.next_s()) is not None]
         soonest = min((each - now for each in tries if each > now), default=LONGEST_S)
         unwritten = any(memory.is_unwritten or not memory.lane.is_idle for memory in self._memory.values())
-        # What is waited for may be the end of a pause, or of what somebody does at a terminal.
+        # What is waited for may be the end of a pause, or of a run at a terminal.
         waiting = any(memory.attempts.has_waiting or memory.held_up for memory in self._memory.values())
         longest = STATUS_S if unwritten else LOOK_S if waiting else LONGEST_S
         self._wake.wait(max(0.0, min(soonest, longest)))
@@ -231,7 +231,7 @@ class Controller:
     def _turn(self, reports: Reports, publisher: Publisher) -> None:
         """Look at everything once, and begin what is to be begun. Costs no request unless something has changed."""
         self._turned_s = self._clock()
-        if self._work.is_lost:  # somebody else may be at these nodes any moment
+        if self._work.is_lost:  # another process may change these nodes at any moment
             self._stop_rounds()
         self._hear(reports)
         self._hear_of_end()
@@ -293,7 +293,7 @@ class Controller:
         others = [each.lane.busy for each in self._memory.values() if each.lane is not lane]
         order = order.without(frozenset().union(*others))
         lane.ending = UNINSTALLED if self._is_ending else ""
-        if self._is_ending and not followed.stack.is_going:  # what somebody has deleted is brought to its end
+        if self._is_ending and not followed.stack.is_going:  # what was deleted is brought to its end
             order = order.only_in_flight()
         may_begin = is_kept and (not order.due or self._work.take())
         if is_kept and not may_begin:

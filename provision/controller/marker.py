@@ -192,7 +192,7 @@ class Marker:
 
 
 def _may_be_claimed(mark: Mark, now: SeenNode) -> bool:
-    """Tell whether a Node is still what its mark is about, and nobody is at it."""
+    """Tell whether a Node is still what its mark is about, and is not being changed."""
     return now.uid == mark.uid and not now.is_in_flight and (mark.ended is None or now.record == mark.ended)
 
 

@@ -81,13 +81,13 @@ class SeenNode:
 
     @property
     def is_left_failed(self) -> bool:
-        """Whether a rollout has left it failed, or as it was before, and nobody has asked for another try."""
+        """Whether a rollout has left it failed, or as it was before, and no other try was asked for."""
         record = self.record
         return record is not None and record.phase.is_over and record.has_failed and not record.retry
 
     @property
     def is_retried(self) -> bool:
-        """Whether somebody has asked for another try."""
+        """Whether another try was asked for."""
         return self.record is not None and self.record.retry
 
 

@@ -1,7 +1,7 @@
 """Keeps quotas, priorities and queues as the stacks of a cluster declare them, on a thread of its own.
 
 They are looked at when a stack changes, and then from time to time: whoever deletes a quota is answered within minutes,
-without a watch on objects of which a cluster has thousands that are nobody's business here.
+without a watch on objects of which a cluster has thousands that do not matter here.
 """
 
 from __future__ import annotations

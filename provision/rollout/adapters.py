@@ -1,4 +1,4 @@
-"""Names what a rollout acts through: cluster, nodes, time. Without a rollout nobody needs the engine itself."""
+"""Names what a rollout acts through: cluster, nodes, time. Without a rollout the engine itself is not needed."""
 
 from __future__ import annotations
 

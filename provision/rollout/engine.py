@@ -149,7 +149,7 @@ class Engine:
             self._tell(decision)
             self._publish()
             self._instructions.heeded = called_off
-        except ConflictError as error:  # somebody else has touched the node: what they did is seen in the next turn
+        except ConflictError as error:  # others have changed the node: what they did is seen in the next turn
             self._observe(Note("", f"{error.message}: observing it again"))
             self._pause(self._adapters.poll_s)
             return False
@@ -235,7 +235,7 @@ class Engine:
                 self._nodes[name] = replace(node, holding=self._cluster.find_pods(name, uids))
 
     def _observe_retries(self, changed: Sequence[str]) -> None:
-        """Let nodes begin again that failed here and that somebody has asked to be tried again.
+        """Let nodes begin again that failed here and that are to be tried again, as was asked for.
 
         It is written on the node, which may write it itself: it gets no more tries than a person would ask for.
         """
@@ -282,7 +282,7 @@ class Engine:
             self._observe(NodeWaits(name, waiting.get(name, ""), is_out=self._nodes[name].is_in_flight))
 
     def _publish(self) -> None:
-        ahead = self._policy.waves[self._decision.passed :][:-1]  # nobody waits for the soak of the last one
+        ahead = self._policy.waves[self._decision.passed :][:-1]  # the soak of the last one is not waited for
         standing = Standing(
             began=self._began,
             time=self._decided,

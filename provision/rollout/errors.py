@@ -5,7 +5,7 @@ What is wrong with one node alone is a value, ``NodeProblem``.
 GrapnelError
 └── ClusterError
     ├── UnreachableError   1   the API server does not answer, or only with errors of its own
-    ├── ConflictError      1   somebody else changed the node meanwhile: observe and decide again
+    ├── ConflictError      1   others changed the node meanwhile: observe and decide again
     ├── HeldError          1   another engine holds the lease
     ├── LeaseLostError     1   the lease was lost: nothing more may be changed
     └── RuntimeClassError  1   a RuntimeClass of that name has another handler
@@ -27,7 +27,7 @@ class UnreachableError(ClusterError):
 
 
 class ConflictError(ClusterError):
-    """Somebody else changed the node meanwhile: observe it and decide again."""
+    """Others changed the node meanwhile: observe it and decide again."""
 
 
 class HeldError(ClusterError):

@@ -97,7 +97,7 @@ class Record:
     """What is remembered of one node's upgrade: enough to go on after a crash.
 
     ``began`` is when the node was taken out of service, ``since`` when this phase began. ``was_cordoned``:
-    somebody else had cordoned the node, so it stays so at the end. ``target`` and ``origin`` are driver versions,
+    others had cordoned the node, so it stays so at the end. ``target`` and ``origin`` are driver versions,
     ``origin_change`` is the driver change that the node ran before, empty for none of grapnel's and None where nobody
     asked. ``took`` has how many seconds phases lasted that one engine saw from their beginning to their end.
 
@@ -107,9 +107,10 @@ class Record:
     ``ailment`` is what was wrong with the node before it was touched. ``because_of`` names the node of its domain that
     failed, where it is one that goes back with it. ``is_tainted``: a taint keeps what was evicted off the node until it
     is back in service. ``is_touched``: it was past the drain before, so its GPUs may be out of service. ``retry``:
-    somebody wants a failed node tried again by the engine at work. ``is_requested``: a maintenance was requested for
-    the node, which ends with its upgrade. ``opted_out`` are labels that keep other tools off it, until then as well.
-    ``back_for`` is who wants the node to have its former driver again, until it has: a controller brings that about.
+    an administrator wants a failed node tried again by the engine at work. ``is_requested``: a maintenance was
+    requested for the node, which ends with its upgrade. ``opted_out`` are labels that keep other tools off it, until
+    then as well. ``back_for`` is who wants the node to have its former driver again, until it has: a controller brings
+    that about.
 
     ``kind`` is what the node is out of service for. For a reboot, ``boot`` names the boot that is to end: whoever goes
     on reboots the node only while it still is in that one. For another ``interface``, it is the one that the node is to
@@ -257,7 +258,7 @@ class Record:
         )
 
     def sent_back(self, upgraded_to: str, who: str, now: datetime) -> Record:
-        """Return the record of a node that is in service with its former driver since somebody wanted that.
+        """Return the record of a node that is in service with its former driver since that was asked for.
 
         It is that of an upgrade to ``upgraded_to`` that has come to no good end, which is not the driver's fault: the
         node is not tried again by itself, and counts against no limit.
@@ -278,7 +279,7 @@ class Record:
 
     @property
     def was_sent_back(self) -> bool:
-        """Whether the node has its former driver again since somebody wanted that."""
+        """Whether the node has its former driver again since that was asked for."""
         return self.phase is Phase.RETURNED and self.is_returning and not self.failed_in and not self.because_of
 
     def believed_since(self, now: datetime, began: datetime) -> datetime:
@@ -354,16 +355,16 @@ class NodeView:
     """What is seen of one node where its state lives.
 
     ``labels`` are those that the declaration asks for. ``held_by`` says which other tool is at the node, and what ends
-    that. ``is_skipped``: somebody wants it left alone. Of two nodes of a wave, the one of higher ``priority`` is first.
-    ``jobs`` are the pods that are to end by themselves, whether they have a GPU or not. ``ailment`` is what the node
-    itself says to be wrong with its GPUs.
-    ``work`` are the jobs of another scheduler than Kubernetes. ``why_not_ready`` is what that scheduler says about a
-    node that is not. ``maintenance`` is None where none has to be requested before the node leaves service. ``opt_out``
-    are the labels that are to keep other tools off it meanwhile, and that nobody has set yet. ``remarks`` are what else
-    people should know, and ``pool`` the MachineConfigPool that the node is in. ``uid`` is that of the object, another
-    one when it was deleted and registered again; ``machine_id`` says whether that is the same machine. ``told`` are the
-    conditions by which an engine said that the node is being upgraded. ``boot`` is the boot that its kubelet last
-    reported, ``driver`` the one that its node daemon reports; empty where nobody does.
+    that. ``is_skipped``: an administrator wants it left alone. Of two nodes of a wave, the one of higher ``priority``
+    is first. ``jobs`` are the pods that are to end by themselves, whether they have a GPU or not. ``ailment`` is what
+    the node itself says to be wrong with its GPUs. ``work`` are the jobs of another scheduler than Kubernetes.
+    ``why_not_ready`` is what that scheduler says about a node that is not. ``maintenance`` is None where none has to be
+    requested before the node leaves service. ``opt_out`` are the labels that are to keep other tools off it meanwhile,
+    and that are not set yet. ``remarks`` are what else people should know, and ``pool`` the MachineConfigPool that the
+    node is in. ``uid`` is that of the object, another one when it was deleted and registered again; ``machine_id`` says
+    whether that is the same machine. ``told`` are the conditions by which an engine said that the node is being
+    upgraded. ``boot`` is the boot that its kubelet last reported, ``driver`` the one that its node daemon reports;
+    empty where none does.
     """
 
     name: str

@@ -93,7 +93,7 @@ def unskip(found: Found) -> RequestResult:
 def retry(found: Found, engine: str, controller: str = "") -> RequestResult:
     """Have a failed node tried again.
 
-    ``engine`` is who is at work, ``controller`` who leads the controller; each is empty where nobody does.
+    ``engine`` is who is at work, ``controller`` who leads the controller; each is empty where none does.
     """
     view, record = found.view, found.view.record
     if found.unread:
@@ -144,7 +144,7 @@ def send_back(found: Found, who: str, controller: str) -> RequestResult:
 
 
 def _why_not_back(found: Found) -> str:
-    """Return why nothing leads back on a node, or nobody may go there now."""
+    """Return why nothing leads back on a node, or not now."""
     view, record = found.view, found.view.record
     if found.unread:
         return f"cannot be returned: {found.unread}"

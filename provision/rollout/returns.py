@@ -1,6 +1,7 @@
 """Forgets what is over: a failed upgrade once the former driver is the declared one, any once grapnel was taken away.
 
-Until then a node that went back is in service with another driver than the declared one, and somebody has to know why.
+Until then a node that went back is in service with another driver than the declared one, and an administrator has to
+know why.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def _forget(cluster: Cluster, name: str, observe: RolloutObserver) -> None:
 def forget_removed(cluster: Cluster, nodes: Collection[str], observe: RolloutObserver, holder: str) -> None:
     """Forget the upgrades of nodes from which it was taken away what they were about.
 
-    What cannot be written now, the next removal writes; until then nobody believes it (`rollout.status`).
+    What cannot be written now, the next removal writes; until then it does not count (`rollout.status`).
     """
     try:
         over = [name for name, view in cluster.observe(tuple(nodes)).items() if _is_over(view)]

@@ -72,7 +72,7 @@ def _recognized(node: NodeState, view: NodeView) -> tuple[NodeState, NodeView]:
 
 
 def _with_record(view: NodeView, record: Record | None) -> NodeView:
-    """Return a new object with the record of the former one: a cordon that it has is somebody's, and the only one."""
+    """Return a new object with the record of the former one: a cordon that it has is not ours, and the only one."""
     return view if record is None else replace(view, record=replace(record, was_cordoned=view.is_cordoned))
 
 

@@ -34,5 +34,5 @@ class Steps(Protocol):
         """Do it, on the caller's thread. Doing it again does no harm; ``cancel`` ends it.
 
         ``back`` is given on the way back, from ROLLBACK on: what the node has to be again. A failure of the status
-        UNREACHABLE says that the node could not be reached, so that nobody knows what became of it.
+        UNREACHABLE says that the node could not be reached, so that it is not known what became of it.
         """

@@ -4,7 +4,7 @@ Numbers and flags are the kernel's, from include/uapi; calls from 428 on have th
 All fail with OSError.
 
 ``_ctypes`` is the C half of ``ctypes``, and there wherever that is. The Python half makes types, loaders and byte
-orders that nobody here needs: 1.1 ms of 1.7.
+orders that are not needed here: 1.1 ms of 1.7.
 """
 
 from __future__ import annotations

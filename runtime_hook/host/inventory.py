@@ -11,19 +11,6 @@ from runtime_hook.base.values import value
 
 IMEX_FOLDER, IMEX_NAME = "/dev/nvidia-caps-imex-channels", "channel"
 INVENTORY_SCHEMA = "grapnel.dev/inventory/v1alpha2"
-# Device nodes that belong to no single GPU.
-CONTROL_KINDS = (
-    "ctl",
-    "uvm",
-    "uvm-tools",
-    "modeset",
-    "mig-config",
-    "mig-monitor",
-    "nvidia-fs",
-    "gdrdrv",
-    "infiniband",
-    "nvswitch",
-)
 # ``socket``: of a running service; may be a folder (MPS). ``config``, ``firmware``: regular files.
 FILE_KINDS = ("config", "firmware", "socket")
 

@@ -238,7 +238,7 @@ def _is_of_users(namespace: object) -> bool:
 
 
 def _is_cdi_hook(entry: Document) -> bool:
-    """Tell whether the engine took a hook from our CDI file; nobody but the engine can name a hook."""
+    """Tell whether the engine took a hook from our CDI file; only the engine can name a hook."""
     return _is_ours(entry) and INJECTION_BY_CDI in entry.texts("args")
 
 
@@ -263,7 +263,7 @@ def _environment(entries: list[str]) -> dict[str, str]:
 
 
 def _mount_requests(mounts: list[object]) -> tuple[str, ...]:
-    """Return what mounts of /dev/null below NVIDIA's folder are named after; other mounts are nobody's business here.
+    """Return what mounts of /dev/null below NVIDIA's folder are named after; other mounts do not matter here.
 
     Paths count as they are cleaned up, and ``nvidia-container-devicesX`` is another folder.
     """

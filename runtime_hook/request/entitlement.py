@@ -114,7 +114,7 @@ def _platforms_own(annotations: dict[str, str], key: str) -> str:
     """Return what the platform wrote into one of our annotations, empty where it did not.
 
     Under CRI-O every container has ``io.kubernetes.cri-o.*``, written over whatever the pod says (SpecAddAnnotations).
-    Under containerd nothing of a pod reaches a container of our handler, so nobody can feign the other engine. Podman
+    Under containerd nothing of a pod reaches a container of our handler, so no pod can feign the other engine. Podman
     writes some of those keys and not that one: its annotations are its user's.
     """
     if not any(key.startswith(CRIO_KEYS) for key in annotations):

@@ -38,7 +38,7 @@ _HINT = "take a node or an image that fits; NVIDIA_DISABLE_REQUIRE=1 starts it a
 class Finding:
     """Whether one requirement is met on one GPU ("" for a request without any).
 
-    ``failed`` is the factor that does not hold and what is there instead, ``unknown`` the properties that nobody knows
+    ``failed`` is the factor that does not hold and what is there instead, ``unknown`` the properties that are not known
     and that counted as met.
     """
 
@@ -75,7 +75,7 @@ def evaluate(requirements: dict[str, str], inventory: Inventory, gpus: tuple[Gpu
 
 
 def check_findings(findings: tuple[Finding, ...]) -> tuple[str, ...]:
-    """Refuse with RequirementError what is not met; return a note for each property that nobody knows."""
+    """Refuse with RequirementError what is not met; return a note for each property that is not known."""
     notes: dict[str, None] = {}
     for finding in findings:
         if not finding.is_met:

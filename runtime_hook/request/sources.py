@@ -57,7 +57,7 @@ def claim_by_request(container: ContainerConfig, config: HookConfig) -> Claim | 
 def claim_by_gpus(container: ContainerConfig) -> Claim | Nothing:
     """Return what Docker was asked for with ``--gpus``: it wrote the variable behind the image's own.
 
-    It adds the hook for nothing else, so that somebody who may name devices to the engine asked. No other request of
+    It adds the hook for nothing else, so that a user who may name devices to the engine asked. No other request of
     the container counts: a volume, a swarm resource or an IMEX channel may be its image's.
     """
     if not container.has_gpus_hook:

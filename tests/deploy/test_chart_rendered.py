@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from lab import golang, kubernetes_schemas
+from lab import golang
+from lab.tools import kubernetes_schemas
 from provision.controller.stacks.secret_hosts import SecretHosts, parse_secret_hosts
 from tasks.generated.chart import CHART, DEPLOY, ROLES
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lab import chromium
-from lab.browser import NETWORK_CHANGED, Browser
 from lab.machine.lock import locked
+from lab.tools import chromium
+from lab.tools.browser import NETWORK_CHANGED, Browser
 from tasks.site.build import build
 from tests.worker import of_all_workers
 

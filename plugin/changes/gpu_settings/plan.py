@@ -56,7 +56,7 @@ def _plan(gpu: SettableGpu, wanted: Values, record: GpuRecord) -> GpuPlan:
         *_changes(gpu, {key: value for key, value in wanted.items() if key not in refusals}, record),
         *_returns(gpu, wanted, record),
     ]
-    # A GPU that nobody uses is forgotten by the driver without persistence mode: it comes first, and goes last.
+    # An idle GPU is forgotten by the driver without persistence mode: it comes first, and goes last.
     changes.sort(key=lambda change: (change.value is False) - (change.value is True))
     return GpuPlan(gpu.index, gpu.uuid, wanted, tuple(changes), refusals)
 
@@ -89,7 +89,7 @@ def _changes(gpu: SettableGpu, wanted: Values, record: GpuRecord) -> Iterator[Se
 
 
 def _returns(gpu: SettableGpu, wanted: Values, record: GpuRecord) -> Iterator[SettingChange]:
-    """Give back what is not declared any more, unless somebody has set something else since."""
+    """Give back what is not declared any more, unless an administrator has set something else since."""
     for setting, value in record.values.items():
         if setting in wanted:
             continue

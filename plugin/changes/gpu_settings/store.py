@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from plugin.base.documents import member, members, optional, read_versioned, text, truth
-from plugin.base.errors import GpuSettingsError
+from plugin.base.errors import GpuSettingsError, os_reason
 from plugin.changes.gpu_settings.document import MAX_BYTES as MAX_DECLARED
 from plugin.changes.gpu_settings.document import parse_settings, parse_values, values_to_json
 from plugin.driver.gpu_settings import Setting, Values
@@ -49,7 +49,7 @@ def write_record(folder: Path, record: Record) -> None:
         replace_file(path, render_record(record))
     except OSError as error:
         hint = "no setting was changed; you must be root, and the disk must be writable and have space"
-        raise GpuSettingsError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}", hint) from error
+        raise GpuSettingsError(f"{path} cannot be written: {os_reason(error)}", hint) from error
 
 
 def _read(path: Path, limit: int, parse: Callable[[bytes], _Value], hint: str) -> _Value | None:
@@ -58,7 +58,7 @@ def _read(path: Path, limit: int, parse: Callable[[bytes], _Value], hint: str) -
     except FileNotFoundError:
         return None
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = os_reason(error)
         raise GpuSettingsError(f"{path} cannot be read: {reason}", "are you root?") from error
     except (ValueError, RecursionError) as error:
         raise GpuSettingsError(f"{path} cannot be understood: {error}", hint) from error

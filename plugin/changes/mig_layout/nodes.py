@@ -1,7 +1,7 @@
 """Makes the capability nodes of MIG instances: `/dev/nvidia-caps/nvidia-cap<minor>`, by which a container gets one.
 
 The driver numbers all capabilities that there can be in `/proc/driver/nvidia-caps/mig-minors`, and leaves it to user
-space to make nodes of them; a node that is left of other numbers would open somebody else's instance.
+space to make nodes of them; a node that is left of other numbers would open another one's instance.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+from plugin.base.errors import os_reason
 from plugin.changes.mig_layout.holders import capability_names
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def make_nodes(gpus: Iterable[CuttableGpu], minors: Mapping[str, int], dev_root:
         try:
             _make(path, major, minor)
         except OSError as error:
-            problems.append(f"{path} cannot be made: {(error.strerror or str(error)).lower()}")
+            problems.append(f"{path} cannot be made: {os_reason(error)}")
     return problems
 
 

@@ -70,7 +70,7 @@ def arrange(
 ) -> tuple[Placed, ...] | None:
     """Return a legal arrangement with as much of what is present as possible, or None.
 
-    Instances that somebody uses are all in it, as they are; without such an arrangement there is none, either.
+    Instances that are in use are all in it, as they are; without such an arrangement there is none, either.
     """
     if any(count > profile.most for profile, count in Counter(each.profile for each in wanted).items()):
         return None

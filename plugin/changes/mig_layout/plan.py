@@ -79,7 +79,7 @@ def _plan(entry: Entry | None, gpu: GpuLayout) -> GpuPlan:
 
 
 def _settled(gpu: GpuLayout) -> Iterator[Step]:
-    """Take back a change of the mode that somebody asked for and that waits for a reset."""
+    """Take back a change of the mode that was asked for and that waits for a reset."""
     if gpu.is_pending is not gpu.is_cut and gpu.is_cut is not None:
         yield Step(gpu.uuid, Act.MODE_ON if gpu.is_cut else Act.MODE_OFF)
 

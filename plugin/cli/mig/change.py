@@ -89,7 +89,7 @@ def _note_applied(folder: Path, wanted: str, session: Session) -> None:
 def _only_empty(
     plans: Sequence[GpuPlan], gpus: Sequence[GpuLayout], known: Before, interrupted: frozenset[str]
 ) -> tuple[GpuPlan, ...]:
-    """Cut GPUs without instances as they were; others are as somebody wants them, or a drained node changes them."""
+    """Cut GPUs without instances as they were; others are as they are wanted, or a drained node changes them."""
     cut = {gpu.uuid for gpu in gpus if gpu.instances} - interrupted
     again = {gpu.uuid: known.after[gpu.uuid] for gpu in gpus if gpu.uuid in known.after.keys() - interrupted}
     same = {plan.uuid: plan for plan in plan_return(again, gpus)}

@@ -1,4 +1,4 @@
-"""Changes how this node's GPUs are cut, with nobody on those that change.
+"""Changes how this node's GPUs are cut, while no process uses those that change.
 
 In this order, so that a kill at any point leaves what the same call goes on with: what was before is written down, the
 GPUs are held back, daemon and kubelet say who has what, the free ones are changed, and all are offered again.
@@ -77,7 +77,7 @@ class NodeChange:
             meant |= frozenset() if left is None else left.uuids
             self._change(OpenMigChange(utc(time.time()), meant, closes=closes), left)
         else:
-            self._make_nodes(found)  # those of instances that somebody else has made, as after a reboot
+            self._make_nodes(found)  # those of instances that another program has made, as after a reboot
         for plan in outcome.plans:
             if plan.refusal or plan.steps:
                 outcome.waiting.setdefault(plan.uuid, plan.refusal or "some of its steps are left")
@@ -126,7 +126,7 @@ class NodeChange:
     # Who has what
 
     def _users(self) -> Users:
-        """Ask once nobody is given the GPUs any more; raises MigError, AdminError where that cannot be known."""
+        """Ask once no pod is given the GPUs any more; raises MigError, AdminError where that cannot be known."""
         request = {"verb": "mig", "timeout_s": self._timeout_s}
         answer = ask(self._config.admin_socket, request, self._timeout_s + _SLACK_S)
         if answer is not None and answer.get("problems"):

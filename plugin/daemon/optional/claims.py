@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from plugin.devices.inventory import Device, Inventory
     from plugin.devices.resources import OfferPlan
     from plugin.dra.claims import ClaimName
-    from plugin.dra.driver import Driver
-    from plugin.dra.instances import Instances
+    from plugin.dra.gpus.driver import GpuDriver
+    from plugin.dra.gpus.instances import Instances
     from plugin.dra.store import Record
     from plugin.holdings.history.keeper import HistoryKeeper
     from plugin.kubelet.cdi_names import MemoryPart
@@ -73,7 +73,7 @@ class Claims:
         self._log = logger
         self.others = OtherClaims(history, spawn, logger)
         self.domains = DomainClaims(history, smi, spawn, logger)
-        self._driver: Driver | None = None
+        self._driver: GpuDriver | None = None
         self._config: NodeConfig | None = None
         self._made_for: tuple[object, ...] = ()
         self._division: Division | None = None  # where the device plugin gives some GPUs, and claims the others
@@ -124,7 +124,7 @@ class Claims:
     async def follow(self, config: NodeConfig) -> None:
         """Do what this configuration says from now on.
 
-        A driver that is to offer nothing any more goes on as it was started, until nobody has a claim.
+        A driver that is to offer nothing any more goes on as it was started, until no claim is prepared.
         """
         before, self._config = self._config, config
         driver = self._driver
@@ -154,15 +154,15 @@ class Claims:
             return True
         return config.has_claims and self._made_for != _made_for(config, where_of(config))
 
-    def _start(self, config: NodeConfig) -> Driver:
-        from plugin.dra.driver import Driver
+    def _start(self, config: NodeConfig) -> GpuDriver:
+        from plugin.dra.gpus.driver import GpuDriver
         from plugin.dra.store import Published, as_published, published_in
 
         view, where = self._history.view, Published(*where_of(config))
         if not config.has_claims:
             where = as_published(published_in(config.state_folder), where)
         self._made_for = _made_for(config, where)
-        return Driver(
+        return GpuDriver(
             config,
             where,
             self._log,
@@ -182,7 +182,7 @@ class Claims:
         """Return what makes the keeper of MIG devices for claims, None where there are to be none, nor are any left."""
         if not config.dynamic_mig and not (config.state_folder / _PARTITIONS).is_dir():
             return None
-        from plugin.dra.instances import Instances
+        from plugin.dra.gpus.instances import Instances
         from plugin.driver.nvml.changes import mig_instances
         from plugin.system.thread_calls import ThreadCalls
 
@@ -237,7 +237,7 @@ class Claims:
         return mark_held(left, holders)
 
     def _end(self) -> None:
-        """Leave the node as it was before: the device plugin offers everything, and nobody has a claim."""
+        """Leave the node as it was before: the device plugin offers everything, and no claim is prepared."""
         driver, self._driver = self._driver, None
         if driver is not None:
             driver.remove()
@@ -277,7 +277,7 @@ def _uuids(device: Device) -> tuple[str, ...]:
 
 
 def _marked(device: Device, holders: Mapping[str, ClaimName]) -> Device:
-    """Return a GPU that nobody else is given while a claim has it; of a GPU in MIG mode this is so for each device."""
+    """Return a GPU that no other pod is given while a claim has it; of a GPU in MIG mode this is so for each device."""
     if device.unhealthy:
         return device
     if device.gpu.uuid in holders:

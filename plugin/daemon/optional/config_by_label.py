@@ -11,7 +11,7 @@ import asyncio
 import os
 from typing import TYPE_CHECKING
 
-from plugin.base.errors import ConfigError
+from plugin.base.errors import ConfigError, os_reason
 from plugin.daemon.optional.node_object import node_name
 from plugin.settings.store import HeardLabel, read_heard_label, write_heard_label
 
@@ -137,7 +137,7 @@ class ConfigByLabel:
             try:
                 loop.call_soon_threadsafe(self._on_label, follower, value)
             except RuntimeError:
-                return  # the loop has ended: nobody is interested any more
+                return  # the loop has ended: nothing waits for it any more
 
         follower = LabelFollower(node, label, source, os.environ, hear, self._log)
         self._follower = follower
@@ -190,6 +190,6 @@ class ConfigByLabel:
         try:
             write_heard_label(self._config.state_folder, heard)
         except OSError as error:
-            problem = f"the label of the node is not remembered: {(error.strerror or str(error)).lower()}"
+            problem = f"the label of the node is not remembered: {os_reason(error)}"
         hint = {"hint": f"is there space in {self._config.state_folder}?"} if problem else {}
         self._log.standing("label of the node", problem, **hint)

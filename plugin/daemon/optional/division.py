@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from plugin.base.documents import list_of, member, members, read_object, text
+from plugin.base.errors import os_reason
 from plugin.system.durable import read_bounded, replace_file
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class Division:
             replace_file(self._path, json.dumps(document, indent=1) + "\n")
             self._written = self._remembered
         except OSError as error:
-            problem = f"{self._path} cannot be written: {(error.strerror or str(error)).lower()}"
+            problem = f"{self._path} cannot be written: {os_reason(error)}"
         hint = {"hint": "it is tried again; a daemon that starts meanwhile counts GPUs anew"} if problem else {}
         self._log.standing(_TOPIC, problem, **hint)
 

@@ -24,7 +24,7 @@ _AFTER_START_S = 1.0
 
 
 class NodeObject(Protocol):
-    """Somebody who keeps the Node up to date; every call returns at once, but for `close`."""
+    """Keeps the Node up to date; every call returns at once, but for `close`."""
 
     def show(self, observation: Observation, released: str = "") -> None:
         """Take what was observed; `released` is why the node is released, "" while it is not."""
@@ -52,7 +52,7 @@ class NodeObject(Protocol):
 
 
 class NoNodeObject:
-    """Where nobody asked for it."""
+    """Where node.json does not ask for it."""
 
     def show(self, observation: Observation, released: str = "") -> None:
         """Nothing is said."""

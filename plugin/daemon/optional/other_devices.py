@@ -1,7 +1,7 @@
 """Looks for devices that are not GPUs, where there are files that describe any, and has them offered.
 
-In a thread of its own for each look: a file of sysfs can hang in a driver, and nobody waits for it then. Not here: what
-the files mean (`plugin.devices.other`, which is imported where there is one).
+In a thread of its own for each look: a file of sysfs can hang in a driver, and nothing waits for it then. Not here:
+what the files mean (`plugin.devices.other`, which is imported where there is one).
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class NoHoldings:
     """Knows of no other pod: the kubelet accounts for devices."""
 
     def holder(self, _device_id: str) -> str:
-        """Return that nobody has it."""
+        """Return that no pod has it."""
         return ""
 
 
@@ -65,7 +65,7 @@ class Sharing(Protocol):
 
 
 class NoSharing:
-    """Nobody runs anything: where no GPU is shared through MPS."""
+    """Where no GPU is shared through MPS."""
 
     def problem(self, _uuid: str) -> str:
         """Return nothing."""

@@ -83,7 +83,7 @@ def _memory(reading: Reading) -> Iterator[Sighting]:
 
 
 def _new_errors(before: Counters, reading: Reading) -> Iterator[Sighting]:
-    """Tell errors since the last reading; of those before the first one nobody knows whether they were dealt with.
+    """Tell errors since the last reading; of those before the first one it is not known whether they were dealt with.
 
     A GPU that remaps rows contains an error and says so (XID 94, 95); an older one needs a reset.
     """

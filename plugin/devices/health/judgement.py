@@ -50,7 +50,7 @@ def next_health(state: NodeHealth, look: HealthInput, policy: Policy) -> tuple[N
     """Return the state after a look, and what changed.
 
     A GPU that is not in the look keeps its findings. An event of a GPU that the driver blames on MIG devices is theirs,
-    one of a device that nobody knows is told and condemns nobody.
+    one of an unknown device is told and condemns no GPU.
     """
     xids, strays = _by_gpu(look, policy)
     gone, there = set(destroyed(state, look)), {each.uuid for each in look.slices}
@@ -109,7 +109,7 @@ def _is_in_trouble(gpu: GpuHealth | None) -> bool:
 
 
 def _by_gpu(look: HealthInput, policy: Policy) -> tuple[Mapping[str, list[Sighting]], list[Sighting]]:
-    """Sort the events by GPU; the second list is of those whose device nobody knows."""
+    """Sort the events by GPU; the second list is of those whose device is not known."""
     known = {gpu.uuid for gpu in look.gpus}
     xids: dict[str, list[Sighting]] = {}
     strays = []
@@ -157,7 +157,7 @@ class _Course:
         self.gpu = self.gpu._replace(verdict=verdict)
 
     def take_parents_verdict(self, verdict: Verdict | None) -> None:
-        """Close what is open against a MIG device whose GPU somebody has called healthy."""
+        """Close what is open against a MIG device whose GPU an administrator has called healthy."""
         if verdict is not None and verdict.is_healthy:
             for finding in self.gpu.findings:
                 self._tell(FindingChange.CLOSED, finding.cause, finding.kind, "its gpu was set healthy by hand")
@@ -232,7 +232,7 @@ class _Course:
     def _resets_to_come(self) -> int:
         """Count a reset that may have been before what is seen now, and will only show in the next reading.
 
-        While a session is open nobody resets a GPU: nvidia-smi refuses as long as somebody has it open.
+        While a session is open no GPU is reset: nvidia-smi refuses as long as any process has it open.
         """
         is_open_since = self._moment.watched_since_s <= self.gpu.read_s
         return 0 if self._has_reading or is_open_since else 1

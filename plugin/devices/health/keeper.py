@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from plugin.base.errors import HealthError
+from plugin.base.errors import HealthError, os_reason
 from plugin.devices.health.judgement import next_health, why_unhealthy
 from plugin.devices.health.model import (
     FindingChange,
@@ -85,7 +85,7 @@ class HealthKeeper:
         self._log = logger
         self._state: NodeHealth | None = None
         self._saved: NodeHealth | None = None  # as the file is; None: not as the state is
-        self._mark: tuple[int, ...] | None = None  # of that file: somebody may remove it
+        self._mark: tuple[int, ...] | None = None  # of that file: it may be removed
         self._verdicts: dict[str, Verdict] | None = None
         self._heard: tuple[XidEvent, ...] = ()
         self._watched_since_s = 0.0
@@ -155,7 +155,7 @@ class HealthKeeper:
         try:
             set_damaged_aside(self.folder)
         except OSError as error:
-            self._log.warning(f"{self.folder}: the file stays: {(error.strerror or str(error)).lower()}")
+            self._log.warning(f"{self.folder}: the file stays: {os_reason(error)}")
 
     def _read_verdicts(self, state: NodeHealth) -> Mapping[str, Verdict]:
         """Return what people decided; while their file cannot be understood, what it said when it could."""
@@ -174,7 +174,7 @@ class HealthKeeper:
         try:
             write_health(self.folder, self._state or NodeHealth())
         except OSError as error:
-            problem = f"{self.folder}: health cannot be remembered: {(error.strerror or str(error)).lower()}"
+            problem = f"{self.folder}: health cannot be remembered: {os_reason(error)}"
             self._log.standing("health", problem, hint="it is tried again at every look")
             self._saved = None
         else:

@@ -34,7 +34,7 @@ class Class(IntEnum):
 
     @property
     def condemns(self) -> bool:
-        """Whether a GPU with such a finding is given to nobody."""
+        """Whether a GPU with such a finding is given to no pod."""
         return self >= Class.PASSING
 
     @property
@@ -167,7 +167,7 @@ class FindingChange(Enum):
     OPENED = "opened"
     CLOSED = "closed"
     VERDICT = "verdict"
-    STRAY = "stray"  # an event of a device that nobody knows
+    STRAY = "stray"  # an event of a device that is not known
 
 
 class Transition(NamedTuple):

@@ -1,7 +1,8 @@
 """MIG devices have a health of their own: an error that the driver blames on one is no fault of its neighbours. Pure.
 
-What the driver blames on nobody, and what readings show, is the whole GPU's. A MIG device is idle when nobody works on
-it, whoever works beside it; it is reset with its GPU, and what is found of it is over when its instance is destroyed.
+What the driver blames on no process, and what readings show, is the whole GPU's. A MIG device is idle when no process
+works on it, whichever work beside it; it is reset with its GPU, and what is found of it is over when its instance is
+destroyed.
 """
 
 from __future__ import annotations

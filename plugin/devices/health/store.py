@@ -11,7 +11,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from plugin.base.errors import HealthError
+from plugin.base.errors import HealthError, os_reason
 from plugin.devices.health.model import NodeHealth, Verdict
 from plugin.devices.health.record import MAX_BYTES, parse_health, parse_verdicts, render_health, render_verdicts
 from plugin.system.durable import read_bounded, replace_file
@@ -36,7 +36,7 @@ def _read(path: Path, parse: Callable[[bytes], _Value], otherwise: _Value) -> _V
     except FileNotFoundError:
         return otherwise
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = os_reason(error)
         raise HealthError(f"{path} cannot be read: {reason}", "are you root?") from error
     except ValueError as error:
         hint = "look at it, then remove it: what it said is forgotten with it"
@@ -95,7 +95,7 @@ def _keep_room(path: Path) -> None:
 
 
 def set_damaged_aside(folder: Path) -> None:
-    """Keep a daemon's file that nobody understands for whoever wants to look at it; raises OSError."""
+    """Set a daemon's file that cannot be understood aside, for an administrator; raises OSError."""
     path = folder / HEALTH_FILE
     path.replace(path.with_name(HEALTH_FILE + _DAMAGED))
 
@@ -107,6 +107,6 @@ def write_verdicts(folder: Path, verdicts: Mapping[str, Verdict]) -> None:
         replace_file(path, render_verdicts(verdicts))
     except OSError as error:
         raise HealthError(
-            f"{path} cannot be written: {(error.strerror or str(error)).lower()}",
+            f"{path} cannot be written: {os_reason(error)}",
             "nothing was changed; you must be root, and the disk must be writable and have space",
         ) from error

@@ -107,7 +107,7 @@ XIDS = {row.number: row for row in ROWS}
 
 
 def find_xid(number: int) -> Xid:
-    """Return what is known of a number; one that is in no list may pass, as nobody says that it is harmless."""
+    """Return what is known of a number; one that is in no list may pass, as nothing says that it is harmless."""
     return XIDS.get(number) or Xid(number, "in no list", Class.PASSING, "")
 
 
@@ -130,7 +130,7 @@ def _numbers(words: Sequence[str]) -> frozenset[int]:
 
 
 def is_skipped(cause: str, policy: Policy) -> bool:
-    """Whether the operator wants nobody condemned for a cause."""
+    """Whether the administrator wants no GPU condemned for a cause."""
     if cause == LOST:
         return False
     if not cause.startswith("xid "):

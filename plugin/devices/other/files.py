@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from plugin.base.errors import ConfigError
+from plugin.base.errors import ConfigError, os_reason
 from plugin.devices.other.parse import MAX_BYTES, parse_class
 from plugin.system.durable import read_bounded
 
@@ -33,7 +33,7 @@ class Classes(NamedTuple):
 def read_classes(folder: Path, known: Mapping[str, DeviceClass] | None = None) -> Classes:
     """Return what the folder says; of a file with an error, the class of that name that is `known` from before.
 
-    Hidden files and those with another suffix are somebody's copies.
+    Hidden files and those with another suffix are an editor's copies.
     """
     classes: dict[str, DeviceClass] = {}
     problems: dict[str, str] = {}
@@ -42,7 +42,7 @@ def read_classes(folder: Path, known: Mapping[str, DeviceClass] | None = None) -
     except FileNotFoundError:
         return Classes({}, {})
     except OSError as error:
-        problem = f"{folder} cannot be read: {(error.strerror or str(error)).lower()}"
+        problem = f"{folder} cannot be read: {os_reason(error)}"
         return Classes(dict(known or {}), {str(folder): problem})
     if len(paths) > MAX_CLASSES:
         problems[str(folder)] = f"{folder} has {len(paths)} files: the first {MAX_CLASSES} count"
@@ -61,5 +61,5 @@ def _read(path: Path) -> DeviceClass:
     try:
         content = read_bounded(path, MAX_BYTES + 1)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from error
+        raise ConfigError(f"{path} cannot be read: {os_reason(error)}") from error
     return parse_class(content, path.stem, str(path))

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from plugin.base.errors import ClaimError, ClusterError
 from plugin.dra.cdi import device_node
 from plugin.dra.claims import read_claim
-from plugin.dra.cluster_api import ClusterApi
 from plugin.dra.domains.decision import (
     DRIVER,
     FILE,
@@ -27,10 +26,8 @@ from plugin.dra.domains.decision import (
     why_not_in,
     without_configs,
 )
-from plugin.dra.keeper import SliceKeeper
-from plugin.dra.registration import Registration
-from plugin.dra.service import ClaimService, Health, answer
-from plugin.dra.store import CdiFile, ClaimStore
+from plugin.dra.driver import ClaimDriver
+from plugin.dra.service import answer
 from plugin.publication.node_object.answers import NOT_FOUND
 from plugin.sharing.imex import Imex
 
@@ -55,12 +52,8 @@ _LOOK_S, _SELDOM_S = 0.1, 1.0  # all nodes of a domain wait at once, and each an
 _TOPIC = "compute domains"
 
 
-class DomainDriver:
-    """Of one configuration. Made and used in the event loop.
-
-    `where` is through which API, and as which Node, it publishes. `control` is where nvidia-imex-ctl is, `registered`
-    hears that a kubelet took the driver.
-    """
+class DomainDriver(ClaimDriver):
+    """A driver whose one device is the node's channel. `control` is where nvidia-imex-ctl is."""
 
     def __init__(
         self,
@@ -72,36 +65,23 @@ class DomainDriver:
         control: Path,
         registered: Callable[[], None],
     ) -> None:
-        self._config = config
-        self._where = where
-        self._log = logger
-        self._on_registered = registered
+        super().__init__(
+            config,
+            where,
+            logger,
+            environment=environment,
+            driver=DRIVER,
+            folder=FOLDER,
+            cdi_file=FILE,
+            prepared=lambda _record: None,  # the history is about GPUs
+            changed=self._show,
+            registered=registered,
+            named=self._named,
+        )
         self._imex = Imex(control, config.proc_root)
-        self._cdi = CdiFile(config.cdi_folder / FILE)
-        self._api = ClusterApi(where.api, environment)
-        self._health = Health()
-        self.store = ClaimStore(config.state_folder, logger, FOLDER)
-        self.store.load()
         self._asked: dict[str, Domain] = {}  # by UIDs of claims
         self._place: Place = Place(where.node)
         self._is_offered = False
-        self.devices: dict[str, DraDevice] = {}
-        self.service = ClaimService(
-            self, self.store, self._health, self._read_claim, logger, driver=DRIVER, named=self._named
-        )
-        self._registration = Registration(
-            config.kubelet_root, self.service.methods(), self._registered, lambda _waits: None, logger, driver=DRIVER
-        )
-        self._slices = SliceKeeper(
-            where.node, where.api, environment, lambda: self._registration.is_registered, logger, driver=DRIVER
-        )
-        self._task = asyncio.ensure_future(self._registration.run())
-
-    def problem(self, *, is_offered: bool) -> str:
-        """Return why claims cannot be given the channel, or still can where nothing is offered; "" when so."""
-        if is_offered and not self._registration.is_registered:
-            return f"the kubelet has not taken the driver {DRIVER}"
-        return f"{DRIVER}: {self._slices.problem}" if self._slices.problem else ""
 
     def show(self, inventory: Inventory, *, is_offered: bool) -> None:
         """Publish the channel, and which domain has it. `is_offered` False: only while a claim has it."""
@@ -128,7 +108,7 @@ class DomainDriver:
         self._slices.publish(shown)
 
     def _why_not(self, device: DraDevice | None) -> str:
-        """Return why the channel is not given to claims, "" where it is, or nobody asks for it."""
+        """Return why the channel is not given to claims, "" where it is, or is not to be."""
         if self.store.unknown:
             return f"{self.store.unknown} cannot be read: a ComputeDomain may have this node"
         if not self._is_offered:
@@ -185,9 +165,6 @@ class DomainDriver:
         is_told = self._slices.is_settled
         return "" if is_told else f"the slice does not say yet whose node this is: {self._slices.problem}"
 
-    async def shared(self, record: Record) -> None:
-        """Wait for nothing: IMEX is the same for each domain."""
-
     def prepare(self) -> None:
         """Have the CDI file name the channel; raises ClaimError."""
         channel = self._place.channel
@@ -200,43 +177,8 @@ class DomainDriver:
     def _named(self, record: Record) -> tuple[api.Device, ...]:
         return tuple(answer(each, (f"{KIND}={_CHANNEL}",)) for each in record.devices)
 
-    def holder(self, device: DraDevice) -> str:
-        """Return nobody: a device plugin gives the channel beside GPUs, and then it is not offered."""
-        return ""
-
-    async def look_again(self) -> None:
-        """Ask nobody: no device plugin has the channel."""
-
-    def prepared(self, record: Record) -> None:
-        """Tell nobody: the history is about GPUs."""
-
-    def changed(self) -> None:
-        """Publish whose the node is by now."""
-        self._show()
-
-    def _registered(self) -> None:
-        self._slices.check()
-        self._on_registered()
-
     def _read_claim(self, claim: ClaimName) -> dict[str, Any]:
         self._asked.pop(claim.uid, None)
         document = self._api.ask(read_claim(claim))
         self._asked[claim.uid] = domain_of(document, claim)
         return without_configs(document)
-
-    @property
-    def is_done(self) -> bool:
-        """Whether nobody has a claim, and the API has no slice any more: for a driver that offers nothing."""
-        return not (self.store or self.service.pending) and self._slices.is_settled
-
-    def remove(self) -> None:
-        """Take back what engines and the next start would find: nobody has a claim any more."""
-        self._cdi.remove()
-        self.store.remove_folder()
-
-    async def close(self) -> None:
-        """End. Claims stay prepared, and slices stay published."""
-        self._registration.stop()
-        self._slices.close()
-        await asyncio.wait({self._task})
-        self._api.close()

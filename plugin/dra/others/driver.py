@@ -6,14 +6,12 @@ be made or set for a claim, so all of it is the service's, the store's and the s
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from plugin.base.errors import ClaimError
 from plugin.devices.other.parse import MAX_UNITS
 from plugin.dra.claims import read_claim
-from plugin.dra.cluster_api import ClusterApi
-from plugin.dra.keeper import SliceKeeper
+from plugin.dra.driver import ClaimDriver
 from plugin.dra.others.devices import (
     FILE,
     Held,
@@ -24,9 +22,7 @@ from plugin.dra.others.devices import (
     render_others,
     without_held,
 )
-from plugin.dra.registration import Registration
-from plugin.dra.service import ClaimService, Health, answer
-from plugin.dra.store import CdiFile, ClaimStore
+from plugin.dra.service import answer
 from plugin.kubelet.cdi_names import OTHERS
 
 if TYPE_CHECKING:
@@ -46,12 +42,8 @@ FOLDER = "other-claims"  # of the state folder
 _TOPIC_CDI = "cdi file of other devices"
 
 
-class OtherDriver:
-    """Of one configuration. Made and used in the event loop.
-
-    `where` is through which API, and as which Node, it publishes. `view` knows who has what by device plugins,
-    `prepared` hears of each new claim, `changed` that claims have come or gone.
-    """
+class OtherDriver(ClaimDriver):
+    """A driver of what files describe. `view` knows which pods have what by device plugins."""
 
     def __init__(
         self,
@@ -64,43 +56,24 @@ class OtherDriver:
         prepared: Callable[[Record], None],
         changed: Callable[[], None],
     ) -> None:
-        self._where = where
-        self._log = logger
-        self._view = view
-        self.prepared = prepared
-        self.changed = changed
-        self._cdi = CdiFile(config.cdi_folder / FILE)
-        self._api = ClusterApi(where.api, environment)
-        self._health = Health()
-        self.store = ClaimStore(config.state_folder, logger, FOLDER)
-        self.store.load()
-        self._plan: OtherPlan | None = None
-        self._found: Mapping[str, OtherDevice] = {}
-        self.devices: dict[str, DraDevice] = {}
-        self.is_waiting = False  # for pods that have any of what is published, by the device plugin, or another claim
-        self.service = ClaimService(
-            self,
-            self.store,
-            self._health,
-            self._read_claim,
+        super().__init__(
+            config,
+            where,
             logger,
+            environment=environment,
             driver=OTHERS,
+            folder=FOLDER,
+            cdi_file=FILE,
+            prepared=prepared,
+            changed=changed,
+            registered=view.kubelet_came,
             named=self._named,
             noted=lambda record: noted(record, self._found, self.store.records()),
         )
-        self._registration = Registration(
-            config.kubelet_root, self.service.methods(), self._registered, lambda _waits: None, logger, driver=OTHERS
-        )
-        self._slices = SliceKeeper(
-            where.node, where.api, environment, lambda: self._registration.is_registered, logger, driver=OTHERS
-        )
-        self._task = asyncio.ensure_future(self._registration.run())
-
-    def problem(self, *, is_offered: bool) -> str:
-        """Return why claims cannot be given what was shown last, or still can where nothing is offered; "" when so."""
-        if is_offered and not self._registration.is_registered:
-            return f"the kubelet has not taken the driver {OTHERS}"
-        return f"{OTHERS}: {self._slices.problem}" if self._slices.problem else ""
+        self._view = view
+        self._plan: OtherPlan | None = None
+        self._found: Mapping[str, OtherDevice] = {}
+        self.is_waiting = False  # for pods that have any of what is published, by the device plugin, or another claim
 
     def show(self, plan: OtherPlan, *, is_offered: bool) -> None:
         """Publish what there is. `is_offered` False: nothing, as the device plugin offers it; claims are served on."""
@@ -128,7 +101,7 @@ class OtherDriver:
         self._slices.publish(shown)
 
     def _taken(self, name: str) -> int | None:
-        """Return how many of a device's units pods have by the device plugin, None while nobody has said so."""
+        """Return how many of a device's units pods have by the device plugin, None until the kubelet has said so."""
         found = self._found[name]
         ids = self._view.units_of(found.seen.uuid)
         if ids is None:
@@ -141,7 +114,7 @@ class OtherDriver:
         return device is not None and (device.share is None) == bool(prepared.share_id)
 
     def left(self, plan: OtherPlan) -> OtherPlan:
-        """Return what is left to the device plugin: nobody is given by it what a claim has."""
+        """Return what is left to the device plugin: it gives no pod what a claim has."""
         held: dict[str, Held] = {}
         for claim, each in self.store.held():
             is_known = self._view.units_of(each.uuid) is not None  # which of the units pods have
@@ -170,7 +143,7 @@ class OtherDriver:
         return tuple(map(answer, record.devices, names))
 
     def holder(self, device: DraDevice) -> str:
-        """Return who has any of what claims are to have of a device by a device plugin; "" where nobody has."""
+        """Return who has any of what claims are to have of a device by a device plugin; "" where no pod has."""
         units = self._found[device.name].units
         left = units - (self._taken(device.name) or 0)
         is_free = left >= (units if device.share is None else device.share.parts)
@@ -180,35 +153,7 @@ class OtherDriver:
         """Ask the kubelet who has devices by its device plugins; raises KubeletError."""
         await self._view.look_again()
 
-    async def ready(self, record: Record) -> Record:
-        """Return it: nothing is made for a claim."""
-        return record
-
-    async def shared(self, record: Record) -> None:
-        """Wait for nothing: whoever has a share has what everybody has."""
-
-    def _registered(self) -> None:
-        self._slices.check()
-        self._view.kubelet_came()
-
     def _read_claim(self, claim: ClaimName) -> dict[str, Any]:
         document = self._api.ask(read_claim(claim))
         refuse_configs(document, claim)
         return document
-
-    @property
-    def is_done(self) -> bool:
-        """Whether nobody has a claim, and the API has no slice any more: for a driver that offers nothing."""
-        return not (self.store or self.service.pending) and self._slices.is_settled
-
-    def remove(self) -> None:
-        """Take back what engines and the next start would find: nobody has a claim any more."""
-        self._cdi.remove()
-        self.store.remove_folder()
-
-    async def close(self) -> None:
-        """End. Claims stay prepared, and slices stay published."""
-        self._registration.stop()
-        self._slices.close()
-        await asyncio.wait({self._task})
-        self._api.close()

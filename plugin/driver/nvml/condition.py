@@ -124,7 +124,7 @@ def _recovery_action(handle: _Handle) -> int | None:
 
 
 def _processes(handle: _Handle) -> int | None:
-    """Count who works on the GPU; None when it cannot be told, which is not the same as nobody.
+    """Count the processes on the GPU; None when it cannot be told, which is not the same as none.
 
     By the functions with a version: pynvml's other ones raise an error of no NVML class on older drivers.
     """

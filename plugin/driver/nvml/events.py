@@ -24,7 +24,7 @@ _WAIT_MS = 1000
 _PAUSE_S = 0.1  # a GPU with an error a millisecond is not looked at as often
 _MAX_AT_ONCE = 1024
 _NO_INSTANCE = 0xFFFFFFFF
-_MAX_KEPT = 4096  # while nobody takes them
+_MAX_KEPT = 4096  # while they are not taken
 
 
 class XidWatch:
@@ -35,7 +35,7 @@ class XidWatch:
         self._set: Any = None
         self._uuids: dict[int | None, str] = {}
         self._lock = threading.Lock()
-        self._events: dict[XidEvent, None] = {}  # in order, and each once: nobody may take them for long
+        self._events: dict[XidEvent, None] = {}  # in order, and each once: it may take long until they are taken
         self._broken = ""
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None

@@ -27,7 +27,7 @@ _MAX_PERCENT = 100
 
 
 def read_processes(handle: Any) -> tuple[GpuProcess, ...] | None:
-    """Return the processes by id; None where NVML does not list them, which is not the same as nobody.
+    """Return the processes by id; None where NVML does not list them, which is not the same as none.
 
     A process that computes and draws is in two lists with the same memory. The use of a process that has not been busy
     lately is 0, and None on GPUs whose driver measures no process (MIG).

@@ -1,8 +1,8 @@
 """What profilers count on a GPU or an instance of it, through NVML's GPM (Hopper and later).
 
 GPM compares two samples, at least 100 ms apart. The earlier one is kept from one question to the next, so that nothing
-waits and nothing is sampled while nobody asks: a value is the average of the time since the last question. Samples are
-memory of the library, and given back before the session ends. Not here: when to ask, and units of Prometheus.
+waits and nothing is sampled while it is not asked for: a value is the average of the time since the last question.
+Samples are memory of the library, and given back before the session ends. Not here: when to ask, and Prometheus.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Profiler:
         return self._measure(key, lambda sample: pynvml.nvmlGpmMigSampleGet(handle, number, sample), _OF_INSTANCE)
 
     def forget_old(self) -> None:
-        """Give back samples of long ago: of instances that are gone, and all of them if nobody asked since."""
+        """Give back samples of long ago: of instances that are gone, and all of them if none was asked for since."""
         now_s = self._clock()
         for key in [key for key, kept in self._kept.items() if now_s - kept.taken_at_s > LONGEST_S]:
             _free(self._kept.pop(key).sample)

@@ -158,7 +158,7 @@ class TelemetryReader:
         return _read(self._profiler)
 
     def session_begins(self) -> None:
-        """Take the first samples at once if somebody asked lately.
+        """Take the first samples at once if they were asked for lately.
 
         While a GPU is missing, a new session begins every few seconds: the next question might find none of its own.
         """

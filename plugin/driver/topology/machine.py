@@ -1,7 +1,7 @@
 """The topology of a node: taken when the inventory changes, and only looked up afterwards. Pure.
 
 Pairs score as in NVIDIA's go-gpuallocator: 100 for each NVLink, and 10 (other NUMA node) to 60 (same board) by PCIe.
-Unlike there, links through an NVSwitch count, and what cannot be read costs its own pairs their points, nobody else's.
+Unlike there, links through an NVSwitch count, and what cannot be read costs its own pairs their points, no others.
 """
 
 from __future__ import annotations

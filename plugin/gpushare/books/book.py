@@ -21,7 +21,7 @@ PROMISE_S = 120.0  # longer than a call of the API takes, and than a watch is la
 
 
 class Promise(NamedTuple):
-    """A card that is kept for a pod on a node while it is bound. `until_s`: when nobody believes in it any more."""
+    """A card that is kept for a pod on a node while it is bound. `until_s`: how long it counts."""
 
     pod: Pod
     node: str
@@ -30,7 +30,7 @@ class Promise(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What a pod has, or will have, of a card; `card` None: nobody knows which. `is_held`: the kubelet says so."""
+    """What a pod has, or will have, of a card; `card` None: it is not known which. `is_held`: the kubelet says so."""
 
     pod: Pod
     card: Card | None
@@ -238,7 +238,7 @@ class Books:
 
 
 def use_of(report: Report, shares: Iterable[Share], withheld: int = 0) -> NodeUse:
-    """Return what is known of cards, given who has units of them; where nobody knows the card, by the daemon's rule."""
+    """Return what is known of cards, given who has units of them; where the card is not known, by the daemon's rule."""
     held: Counter[str] = Counter()
     assumed: Counter[str] = Counter()
     on_the_way: list[int] = []
@@ -274,7 +274,7 @@ def _is_about(report: Report, pod: Pod) -> bool:
 def _shares(report: Report | None, pod: Pod, held: Mapping[tuple[str, str], tuple[Holding, ...]]) -> Iterator[Share]:
     """Return what a pod on a node has by the kubelet's word, and the rest, which it still has to get.
 
-    What an init container has beyond the others is not listed by the kubelet, and stays on a card that nobody knows.
+    What an init container has beyond the others is not listed by the kubelet, and stays on a card that is not known.
     """
     left, cards = pod.demand.units, {card.uuid: card for card in report.cards} if report is not None else {}
     if report is not None and _is_about(report, pod):

@@ -1,7 +1,7 @@
 """Who has which units, as users of gpushare see it: the extender's JSON, and what `kubectl inspect gpushare` prints.
 
 Pure. Sources: `pkg/scheduler/gpushare-inspect.go` of the extender; `cmd/inspect/display.go` of the device plugin.
-Unlike there, each card has its own size, and units that nobody has placed yet are a column of their own in both.
+Unlike there, each card has its own size, and units that are not placed yet are a column of their own in both.
 """
 
 from __future__ import annotations

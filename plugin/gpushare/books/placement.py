@@ -1,7 +1,7 @@
 """Whether a pod fits on a node, and on which of its cards. Pure.
 
 Among the cards that fit, the one with the least free (gpushare's rule). The kubelet places what was bound before in an
-order that nobody knows, and on cards that it chooses with the daemon's preference. So a pod is only let in where that
+order that is not known, and on cards that it chooses with the daemon's preference. So a pod is only let in where that
 cannot go wrong: whatever order and cards are chosen, each container on its way finds a card with room.
 """
 
@@ -33,7 +33,7 @@ class CardUse(NamedTuple):
 
     @property
     def free(self) -> int:
-        """The units that are nobody's, as far as it is planned."""
+        """The units that no pod has, as far as it is planned."""
         room = self.room
         return room - self.assumed if room > self.assumed else 0
 

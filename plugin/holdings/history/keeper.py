@@ -2,7 +2,7 @@
 
 Used in the event loop's thread. What happened is written a second later, in another thread, and nothing is woken while
 nothing happens. A file that cannot be written is tried again with the next event, and once a minute; the history is
-in memory until then. No room is kept for it on a full disk: a lost explanation costs nobody a GPU.
+in memory until then. No room is kept for it on a full disk: a lost explanation costs no pod its GPU.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
-from plugin.base.errors import HistoryError
+from plugin.base.errors import HistoryError, os_reason
 from plugin.holdings.history.ledger import Ledger
 from plugin.holdings.history.model import remember_choice
 from plugin.kubelet.pod_resources.holdings import HoldingsView
@@ -95,7 +95,7 @@ class HistoryKeeper:
             self._wake.set()
 
     async def written(self) -> None:
-        """Have everything in the file, as far as it can be written in time: somebody wants to read.
+        """Have everything in the file, as far as it can be written in time, for a reader.
 
         A write that has begun goes on whatever becomes of who waits for it: the next one must not meet it.
         """
@@ -139,7 +139,7 @@ class HistoryKeeper:
             return
         folder = self.folder
         events = await self._on_disk(self._read, folder)
-        if not self._is_loaded:  # by somebody else meanwhile
+        if not self._is_loaded:  # by another call meanwhile
             self._begin_with(events)
 
     def _begin_with(self, events: list[Event]) -> None:
@@ -159,7 +159,7 @@ class HistoryKeeper:
         try:
             set_damaged_aside(folder)
         except OSError as error:
-            self._log.warning(f"{folder}: the file stays: {(error.strerror or str(error)).lower()}")
+            self._log.warning(f"{folder}: the file stays: {os_reason(error)}")
         return []
 
     async def _write(self) -> bool:
@@ -187,7 +187,7 @@ class HistoryKeeper:
             self._length = await self._on_disk(write_history, self.folder, events)
         except OSError as error:
             self.ledger.write_all()
-            problem = f"{self.folder}: the history cannot be written: {(error.strerror or str(error)).lower()}"
+            problem = f"{self.folder}: the history cannot be written: {os_reason(error)}"
             self._log.standing("history", problem, hint="explain knows it until the daemon ends")
             return False
         self._long_at = self._length + self._long_bytes
@@ -211,7 +211,7 @@ class HistoryKeeper:
         return await self.view.holdings(device_ids)
 
     def giving(self, device_ids: Sequence[str]) -> None:
-        """Know from now on that somebody has these devices."""
+        """Know from now on that a container has these devices."""
         self.view.giving(device_ids)
 
     def allocated(self, resource: str, device_ids: Sequence[str]) -> None:

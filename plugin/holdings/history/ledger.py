@@ -1,7 +1,7 @@
 """Keeps what happened, bounded, and joins allocations with the pods that the kubelet lists. Pure.
 
 The kubelet's Allocate names no pod. An allocation is a container's where the kubelet lists, after it, a container with
-just its devices under its resource, and nobody was given any of them in between. Nothing else is ever concluded.
+just its devices under its resource, and no other was given any of them in between. Nothing else is ever concluded.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Ledger:
     def allocated(
         self, resource: str, devices: Sequence[str], at: float, *, is_joinable: bool = True, is_sole: bool = True
     ) -> None:
-        """Record one container's devices; not joinable: somebody may still be listed with them from before.
+        """Record one container's devices; not joinable: another may still be listed with them from before.
 
         Not sole: others may have them at the same time, under the same ids.
         """

@@ -114,7 +114,7 @@ class Allocation(NamedTuple):
     refused: str = ""
     choice: Choice | None = None
     claims: tuple[Claim, ...] = ()
-    is_joinable: bool = True  # False: somebody was listed with these devices, and the kubelet did not say until when
+    is_joinable: bool = True  # False: a container was listed with these devices, and the kubelet did not say until when
 
 
 class DeviceChange(NamedTuple):

@@ -11,7 +11,7 @@ import time
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from plugin.base.errors import HistoryError
+from plugin.base.errors import HistoryError, os_reason
 from plugin.holdings.history.record import MAX_BYTES, parse_history, render_events, render_start
 from plugin.system.durable import read_bounded, replace_file
 
@@ -33,7 +33,7 @@ def read_history(folder: Path) -> list[Event]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = os_reason(error)
         raise HistoryError(f"{path} cannot be read: {reason}", "are you root?") from error
     except ValueError as error:
         hint = "the daemon sets it aside when it starts, and begins another one"
@@ -41,7 +41,7 @@ def read_history(folder: Path) -> list[Event]:
 
 
 def set_damaged_aside(folder: Path) -> None:
-    """Keep a file that nobody understands for whoever wants to look at it; raises OSError."""
+    """Set a file that cannot be understood aside, for an administrator; raises OSError."""
     path = folder / HISTORY_FILE
     path.replace(path.with_name(HISTORY_FILE + _DAMAGED))
 
@@ -60,7 +60,7 @@ def append_history(folder: Path, events: Iterable[Event], length: int) -> int:
     After an OSError the file has to be rewritten: it may end in half a line, or be another one than it was.
     """
     path, lines = folder / HISTORY_FILE, _Counted(render_events(events))
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe waits for nobody
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe is not waited for
     with open(descriptor, "a", encoding="ascii") as file:
         if os.fstat(descriptor).st_size != length:
             raise OSError(errno.ESTALE, "somebody else wrote to it", str(path))

@@ -101,7 +101,7 @@ def _devices_of(ledger: Ledger, chosen: Sequence[Allocation], *, is_all: bool) -
 
 
 def _superseded(ledger: Ledger) -> set[int]:
-    """Return the numbers of allocations whose devices somebody else was given since."""
+    """Return the numbers of allocations whose devices another container was given since."""
     later: set[str] = set()
     found = set()
     for one in reversed(ledger.allocations.values()):

@@ -51,7 +51,7 @@ class Holder:
     unit: str | None = None
     pod_uid: str | None = None
     container_id: str | None = None
-    pod_name: str | None = None  # namespace/name; it and the next only where somebody has looked for them
+    pod_name: str | None = None  # namespace/name; it and the next only where they were looked for
     container_name: str | None = None
 
 

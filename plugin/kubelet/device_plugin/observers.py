@@ -28,7 +28,7 @@ class AllocationObserver(Protocol):
         """Return who has any of these devices, as far as anybody can say within half a second."""
 
     def giving(self, device_ids: Sequence[str]) -> None:
-        """Know from now on that somebody has these devices: others are given theirs by what is known."""
+        """Know from now on that a container has these devices: the next one is given others."""
 
     def allocated(self, resource: str, device_ids: Sequence[str]) -> None:
         """Hear what a container was given, once that is answered."""
@@ -38,7 +38,7 @@ class AllocationObserver(Protocol):
 
 
 class NoAllocationObserver:
-    """Nobody hears or knows anything."""
+    """Keeps nothing of what it hears, and knows of no container that has devices."""
 
     def preferred(
         self, resource: str, available: Sequence[str], required: Sequence[str], preference: Preference, size: int
@@ -51,7 +51,7 @@ class NoAllocationObserver:
         return available
 
     async def holdings(self, _device_ids: Sequence[str]) -> Holdings:
-        """Return that nobody has any."""
+        """Return that no pod has any."""
         return NoHoldings()
 
     def giving(self, device_ids: Sequence[str]) -> None:
@@ -78,7 +78,7 @@ class CallCounter(Protocol):
 
 
 class NoCallCounter:
-    """Nobody counts."""
+    """Counts nothing."""
 
     def registered(self, resource: str) -> None:
         """Do nothing."""

@@ -1,7 +1,7 @@
 """The current device list, and the streams that show it to kubelets.
 
 A publication never changes; a newer one takes its place and wakes every stream. Nothing is queued, so
-a stream that is slow misses nothing but intermediate states, and a dead one holds nobody up.
+a stream that is slow misses nothing but intermediate states, and a dead one delays no other.
 """
 
 from __future__ import annotations

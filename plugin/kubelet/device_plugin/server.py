@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from plugin.base.errors import KubeletError
+from plugin.base.errors import KubeletError, os_reason
 from plugin.kubelet.rpc.server import Server
 from plugin.system.sockets import SocketAddress, SocketIdentity, socket_identity
 
@@ -55,7 +55,7 @@ class PluginServer:
             raise
 
     async def restore(self, name: str) -> None:
-        """Take another socket for one that somebody removed; whoever is connected stays connected."""
+        """Make another socket where it was removed; clients that are connected stay connected."""
         if self._server is not None:
             self._name = name
             await self._listen(self._server)
@@ -66,7 +66,7 @@ class PluginServer:
             self._address = SocketAddress(self._folder, self._name)
             await server.start(self._address.path)
         except OSError as error:
-            problem = f"{self._folder / self._name} cannot be served: {(error.strerror or str(error)).lower()}"
+            problem = f"{self._folder / self._name} cannot be served: {os_reason(error)}"
             raise KubeletError(problem, "does the folder exist, and may the daemon write to it?") from error
         self._identity = socket_identity(self._folder / self._name)
 
@@ -74,7 +74,7 @@ class PluginServer:
         """End every call within `grace_s`, and remove the socket unless another one has its name."""
         if self._server is not None:
             await self._server.stop(grace_s)
-        if self.is_in_place():  # now: somebody may have taken its place meanwhile
+        if self.is_in_place():  # now: another process may have taken its place meanwhile
             with suppress(OSError):  # a file system that became read-only: the next server replaces it, or says so
                 (self._folder / self._name).unlink(missing_ok=True)
         self._let_go_of_folder()

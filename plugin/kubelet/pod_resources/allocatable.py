@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plugin.base.errors import KubeletError, KubeletSilent
+from plugin.base.errors import KubeletError, KubeletSilent, os_reason
 from plugin.kubelet import KUBELET_SOCKET
 from plugin.kubelet.pod_resources.api import AllocatableResourcesRequest, AllocatableResourcesResponse
 from plugin.kubelet.pod_resources.client import FOLDER, ask
@@ -32,7 +32,7 @@ async def list_allocatable(kubelet_root: Path, deadline_s: float) -> frozenset[s
     try:
         answer = await ask(folder, METHOD, request, AllocatableResourcesResponse, deadline_s)
     except OSError as error:
-        raise KubeletError(f"{folder} cannot be opened: {(error.strerror or str(error)).lower()}", _HINT) from error
+        raise KubeletError(f"{folder} cannot be opened: {os_reason(error)}", _HINT) from error
     except CallError as error:
         kind = KubeletSilent if error.code in _BUSY else KubeletError
         raise kind(f"{folder / KUBELET_SOCKET} does not say what is allocatable: {error.code.name}", _HINT) from error

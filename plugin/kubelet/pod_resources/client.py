@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from plugin.base.errors import KubeletError
+from plugin.base.errors import KubeletError, os_reason
 from plugin.kubelet import KUBELET_SOCKET
 from plugin.kubelet.cdi_names import OTHERS, memory_of, other_id, uuid_of
 from plugin.kubelet.pod_resources.api import ListPodResourcesRequest, ListPodResourcesResponse
@@ -74,7 +74,7 @@ async def list_assignments(kubelet_root: Path, deadline_s: float) -> tuple[Devic
     try:
         answer = await ask(folder, METHOD, ListPodResourcesRequest(), ListPodResourcesResponse, deadline_s)
     except OSError as error:
-        raise KubeletError(f"{folder} cannot be opened: {(error.strerror or str(error)).lower()}", hint) from error
+        raise KubeletError(f"{folder} cannot be opened: {os_reason(error)}", hint) from error
     except CallError as error:
         words = f"{error.code.name}: {error.detail[:_MAX_DETAIL]}"
         raise KubeletError(f"{folder / KUBELET_SOCKET} does not say who has which device: {words}", hint) from error

@@ -38,7 +38,7 @@ class Pace(NamedTuple):
     latest_s: float = 10.0  # in a row of allocations without a pause
     after_s: tuple[float, ...] = (4.0, 25.0)  # then: a kubelet that starts lists no pods for a while
     slow_s: float = 60.0  # while anything is held or expected
-    urgent_s: float = 2.0  # while devices are not offered because somebody has them
+    urgent_s: float = 2.0  # while devices are not offered because pods have them
     starts_s: float = 8.0  # a kubelet that starts lists no pods for 3 s: who was listed so lately still has what he had
 
 
@@ -84,11 +84,11 @@ class Held:
         return next((who for use, who in uses.items() if use != (resource, kind)), "")
 
     def any_of(self, device: str) -> str:
-        """Return somebody who has a device or a unit of it, "" where nobody has."""
+        """Return a pod that has a device or a unit of it, "" where none has."""
         return next(iter(self._uses.get(device, {}).values()), "")
 
     def units_of(self, device: str) -> set[str]:
-        """Return the ids of a device's units that somebody has."""
+        """Return the ids of a device's units that pods have."""
         return self._units.get(device, set())
 
 
@@ -137,7 +137,7 @@ class HoldingsView:
         self._follow_up(0.0)
 
     def giving(self, device_ids: Iterable[str]) -> None:
-        """Take these devices for somebody's, until the kubelet has had the time to list who it is."""
+        """Take these devices for a pod's, until the kubelet has had the time to list which one has them."""
         self._given.update(dict.fromkeys(device_ids, asyncio.get_running_loop().time()))
 
     def changed(self, device_ids: Iterable[str] = ()) -> None:
@@ -227,7 +227,7 @@ class HoldingsView:
         return True
 
     def holder_of(self, devices: Sequence[str]) -> str | None:
-        """Return who has any of these devices or units of them, "" where nobody has, None: nobody has said so far."""
+        """Return a pod that has any of these devices or units, "" where none has, None until the kubelet says so."""
         if not self._answered:
             return None
         new = any(device_of(each) in devices for each in self._given)
@@ -235,7 +235,7 @@ class HoldingsView:
         return next(found, "a pod of a moment ago" if new else "")
 
     def units_of(self, device: str) -> set[str] | None:
-        """Return the ids of a device's units that somebody has, None where nobody has said so far."""
+        """Return the ids of a device's units that pods have, None until the kubelet says so."""
         if not self._answered:
             return None
         new = {each for each in self._given if device_of(each) == device}
@@ -250,7 +250,7 @@ class HoldingsView:
             raise KubeletError(self.problem)
 
     async def holdings(self, device_ids: Sequence[str]) -> Holdings:
-        """Return who has any of these devices: asked again where somebody seems to, and where nobody was asked yet.
+        """Return who has any of these devices; the kubelet is asked where a pod seems to, and where it never was asked.
 
         A daemon that has just started may offer GPUs in another way than the one before it did.
         """

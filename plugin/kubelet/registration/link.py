@@ -215,14 +215,14 @@ class Link:
     def _on_announced(self, task: asyncio.Task[None]) -> None:
         self._wake.set()
         if not task.cancelled():
-            task.exception()  # one that is given up may fail in that moment, and then nobody awaits it
+            task.exception()  # one that is given up may fail in that moment, and then nothing awaits it
 
     def _registered(self, begun_at: float) -> None:
         self._is_registered = True
         self._registered_at = begun_at
         self._counter.registered(self.resource)
         self._log.info("registered", resource=self.resource, devices=len(self.publisher.current.offers))
-        if self._short_lived <= _AT_ONCE:  # else nobody knows yet whether it is kept this time
+        if self._short_lived <= _AT_ONCE:  # else it is not known yet whether it is kept this time
             self._backoff_s = 0.0
             self._say_registered()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
+from plugin.base.errors import os_reason
 from plugin.kubelet.rpc.codec import DecodeError, Message, decode, encode
 from plugin.kubelet.rpc.connection import Connection, Limits
 from plugin.kubelet.rpc.framing import MessageReader, frame_message
@@ -115,7 +116,7 @@ async def call_bytes(
     except asyncio.TimeoutError as error:
         raise CallError(Code.DEADLINE_EXCEEDED, f"no answer within {deadline_s:g} s") from error
     except OSError as error:
-        raise CallError(Code.UNAVAILABLE, (error.strerror or str(error)).lower()) from error
+        raise CallError(Code.UNAVAILABLE, os_reason(error)) from error
 
 
 async def call_unary(

@@ -250,7 +250,7 @@ class _Reader:
         return number, wire
 
     def skip(self, number: int, wire: int, depth: int = 0) -> None:
-        """Pass over a field that nobody declared."""
+        """Pass over a field that is not declared."""
         if wire == _Wire.VARINT:
             self.varint()
         elif wire == _Wire.FIXED64:

@@ -71,7 +71,7 @@ class Connection(asyncio.Protocol):
         self._room = asyncio.Event()
         self._received = FrameCutter(0 if is_client else PREFACE_BYTES)
         self._is_paused = False  # the peer does not read
-        self._is_behind = False  # there may be frames that nobody has looked at
+        self._is_behind = False  # there may be frames that were not looked at
         self._has_turn = False  # for them, soon
 
     # What a subclass does with events

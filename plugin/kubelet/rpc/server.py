@@ -62,7 +62,7 @@ class Server:
         try:
             _remove_stale(path)
             listener.bind(path)
-            listener.listen(_BACKLOG)  # at once: somebody may have waited for the name to appear
+            listener.listen(_BACKLOG)  # at once: a client may have waited for the name to appear
             loop = asyncio.get_running_loop()
             if sys.version_info >= (3, 13):  # whose socket has the name by then is not asyncio's to decide
                 self._listener = await loop.create_unix_server(
@@ -104,7 +104,7 @@ class Server:
         return ServerConnection(self._methods, self._log, self._limits, self._owner)
 
     def _admit(self, connection: ServerConnection, found: socket.socket) -> bool:
-        """Decide about a new connection; one that nobody uses is closed for it."""
+        """Decide about a new connection; an idle one is closed for it."""
         if self._is_stopped:
             return False
         pid, uid = peer_of(found)

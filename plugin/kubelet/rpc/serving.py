@@ -197,7 +197,7 @@ class ServerConnection(Connection):
     # Answering
 
     async def _answer(self, call: _Call) -> None:
-        """Answer from request to status. Cancelled where nobody listens any more."""
+        """Answer from request to status. Cancelled where the client has gone."""
         try:
             await self._serve(call)
             status = _OK
@@ -239,7 +239,7 @@ class ServerConnection(Connection):
         self._end_early(stream_id, _RESPONSE + _status_of(error))
 
     def _end_early(self, stream_id: int, headers: Headers) -> None:
-        """Answer while the request may still be coming; of a stream that is gone already nobody wants to know."""
+        """Answer while the request may still be coming; a stream that is gone already needs none."""
         with suppress(OSError):
             self.send_headers(stream_id, headers, is_last=True)
             self.end_stream(stream_id)

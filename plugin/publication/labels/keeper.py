@@ -12,6 +12,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from plugin.base.errors import os_reason
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
@@ -163,7 +165,7 @@ class LabelKeeper:
                 is_changed = write_labels(path, labels)
                 self._written = path if labels else None
             except OSError as error:
-                problem = f"{path} cannot be written: {(error.strerror or str(error)).lower()}"
+                problem = f"{path} cannot be written: {os_reason(error)}"
             else:
                 if is_changed:
                     self._log.info("labels", file=path, count=len(labels))
@@ -178,7 +180,7 @@ class LabelKeeper:
         try:
             remove_labels(path)
         except OSError as error:
-            problem = f"{path} cannot be removed: {(error.strerror or str(error)).lower()}"
+            problem = f"{path} cannot be removed: {os_reason(error)}"
             self._log.warning(problem, hint="Node Feature Discovery goes on with what it says")
 
     def close(self, *, stays: bool) -> None:

@@ -53,7 +53,7 @@ def _gpu_labels(device: Device, hostname: str, driver_version: str) -> Labels:
 
 
 def _pod_labels(holder: PodContainer | None) -> Labels:
-    """Return no labels for nobody; an unknown container is no label."""
+    """Return no labels where no container has it; an unknown container is no label."""
     if holder is None:
         return ()
     container = (("container", holder.container),) if holder.container else ()
@@ -106,7 +106,7 @@ def gpu_families(
 ) -> tuple[Family, ...]:
     """Return DCGM-exporter's families, the AcceleratorStats and who is on the GPUs, in the order of the inventory.
 
-    A GPU that nobody has is one sample without a pod. A GPU that is not in the inventory is left out.
+    A GPU that no pod has is one sample without a pod. A GPU that is not in the inventory is left out.
     """
     by_uuid = {each.uuid: each for each in telemetry}
     whole, of_containers, units = [], [], []
@@ -196,7 +196,7 @@ class Unit:
         return len(users | set(self.holders)) > len(self.holders) or len(self.holders) > 1
 
     def measurements(self) -> Iterator[tuple[GpuTelemetry, PodContainer | None]]:
-        """Yield what is shown, and of whom: None for nobody in particular.
+        """Yield what is shown, and of whom: None for no pod in particular.
 
         As DCGM-exporter does it for virtual GPUs: memory and utilisation of a shared GPU are told for the whole of it,
         and for each container its own; everything else for each container that has it, with the whole one's value.

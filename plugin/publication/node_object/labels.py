@@ -1,4 +1,4 @@
-"""Which labels may be applied, and which of them somebody else owns. Pure.
+"""Which labels may be applied, and which of them another field manager owns. Pure.
 
 They are applied as a whole by one field manager: a label that is not among them any more goes away, and labels of
 others are never touched.
@@ -48,5 +48,5 @@ def owners_of(causes: object) -> dict[str, str]:
 
 
 def still_refused(refused: Mapping[str, str], wanted: Mapping[str, str], there: Mapping[str, str]) -> dict[str, str]:
-    """Return what is still somebody else's: a label that is gone, or that says the same, can be applied again."""
+    """Return what another field manager still owns: a label that is gone, or says the same, can be applied again."""
     return {key: owner for key, owner in refused.items() if key in there and there[key] != wanted.get(key)}

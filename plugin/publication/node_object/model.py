@@ -61,7 +61,7 @@ class Wanted(NamedTuple):
     """What the Node should show. Empty conditions, labels None: not known yet, so nothing is said of them.
 
     `annotations` are single ones: those that are not named stay as they are, and None is for one that is to go.
-    `feature` None: nobody asked for such an object. `evictions`: pods of this node that are to go at the moment.
+    `feature` None: such an object was not asked for. `evictions`: pods of this node that are to go at the moment.
     """
 
     conditions: tuple[Condition, ...] = ()
@@ -74,9 +74,9 @@ class Wanted(NamedTuple):
 class Known(NamedTuple):
     """What the Node is known to show. `labels` None: ours were not applied yet. `annotations`: those that were sent.
 
-    `refused`: labels that somebody else owns, with the field manager. `told_s`: when conditions were sent last,
+    `refused`: labels that another field manager owns, with its name. `told_s`: when conditions were sent last,
     `heartbeat_s`: when they are sent again without a change. `feature`: the object that was applied last, at
-    `feature_told_s`; it is applied again from `feature_due_s` on, for somebody may have touched it.
+    `feature_told_s`; it is applied again from `feature_due_s` on, for another program may have changed it.
     """
 
     uid: str

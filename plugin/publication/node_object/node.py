@@ -102,7 +102,7 @@ class ClusterNode:
         self._reporter.annotate(annotations)
 
     def close(self) -> None:
-        """Say what is due, and end. The conditions stay: their heartbeat tells that nobody keeps them any more."""
+        """Say what is due, and end. The conditions stay: their heartbeat tells that they are not kept any more."""
         if not self._reporter.close():
             self._log.warning("the Kubernetes API does not answer: the last events may be missing there")
 

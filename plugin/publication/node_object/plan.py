@@ -147,7 +147,7 @@ def _eviction(wanted: Wanted) -> tuple[Step | None, float | None]:
 
 
 def labels_to_apply(known: Known, wanted: Wanted) -> dict[str, str]:
-    """Return the labels that are wanted and nobody else's."""
+    """Return the labels that are wanted and that no other field manager owns."""
     return {key: value for key, value in (wanted.labels or {}).items() if key not in known.refused}
 
 
@@ -199,7 +199,7 @@ def after_metadata(
 ) -> Known | None:
     """Return what is known once the Node's metadata was seen; None: it is another Node of the same name.
 
-    Labels and annotations that somebody changed or removed are not known to be there any more; a label that the other
+    Labels and annotations that others changed or removed are not known to be there any more; a label that the other
     owner let go of is not refused any more.
     """
     if uid != known.uid:

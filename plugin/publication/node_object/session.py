@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
     Ask: TypeAlias = "Callable[[Request], dict[str, Any]]"
 
-EVIDENCE_S = 30.0  # that somebody asks for an eviction counts so long
+EVIDENCE_S = 30.0  # a request for an eviction counts so long
 EVICTED = "GPUMemoryPodEvicted"
 _TOPIC = "kubernetes api"
 _OTHERS = "labels of others"
@@ -149,7 +149,7 @@ class Session:
     def evict(self, pods: tuple[Eviction, ...]) -> bool:
         """Have these pods go, each once, and no others any more; returns whether that is something new.
 
-        It has to be said again and again: what nobody says any more is not so any more.
+        It has to be said again and again: what is not said any more is not so any more.
         """
         self._evidence_s = self._dependencies.clock()
         return self._want(self._wanted._replace(evictions=pods))

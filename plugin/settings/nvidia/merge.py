@@ -22,7 +22,7 @@ DEFAULT = "default"
 
 @dataclass(frozen=True)
 class Effective:
-    """The value that counts and where it came from. None: nobody gave one, and it follows from other settings."""
+    """The value that counts and where it came from. None: none was given, and it follows from other settings."""
 
     value: Value | None
     origin: str = DEFAULT

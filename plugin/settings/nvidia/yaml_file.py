@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from plugin.base.documents import parse_json
-from plugin.base.errors import ConfigError
+from plugin.base.errors import ConfigError, os_reason
 from plugin.settings.nvidia.document import Document
 from plugin.system.durable import read_bounded
 
@@ -37,7 +37,7 @@ def _read(path: Path) -> str:
         content = read_bounded(path, _MAX_BYTES + 1)
     except OSError as error:
         hint = "it is named by --config-file, CONFIG_FILE or nvidiaConfigFile"
-        raise ConfigError(f"{path}: {(error.strerror or str(error)).lower()}", hint) from error
+        raise ConfigError(f"{path}: {os_reason(error)}", hint) from error
     if len(content) > _MAX_BYTES:
         raise ConfigError(f"{path}: larger than {_MAX_BYTES} bytes", "is this the right file?")
     try:

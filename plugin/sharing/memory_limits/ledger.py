@@ -1,7 +1,7 @@
 """What containers were given lately of the memory of GPUs, and whether the kubelet says so too.
 
-An amount that nobody was given is no allocation, whatever an annotation says. After a start of the daemon the kubelet
-knows what was given before.
+An amount that no container was given is no allocation, whatever an annotation says. After a start of the daemon the
+kubelet knows what was given before.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
-from plugin.base.errors import MpsError
+from plugin.base.errors import MpsError, os_reason
 from plugin.driver.nvml.changes.compute_mode import read_compute_mode, write_compute_mode
 from plugin.system.thread_calls import called_in
 
@@ -26,7 +26,7 @@ _REFUSED = {EXCLUSIVE_THREAD: "EXCLUSIVE_THREAD", PROHIBITED: "PROHIBITED"}
 async def take(modes: DriverModes, daemon: MpsDaemon) -> bool:
     """Set EXCLUSIVE_PROCESS, after what was there before has been noted; returns whether it was another mode.
 
-    Raises MpsError, also for a mode that somebody has chosen against sharing.
+    Raises MpsError, also for a mode that an administrator has chosen against sharing.
     """
     found = await modes.read(daemon.uuid)
     if found in _REFUSED:
@@ -42,7 +42,7 @@ async def take(modes: DriverModes, daemon: MpsDaemon) -> bool:
 
 
 async def give_back(modes: DriverModes, daemon: MpsDaemon) -> None:
-    """Set what was noted, unless somebody has set another mode meanwhile; raises MpsError."""
+    """Set what was noted, unless an administrator has set another mode meanwhile; raises MpsError."""
     earlier = _noted(daemon.earlier_mode)
     if earlier is not None and await modes.read(daemon.uuid) == EXCLUSIVE_PROCESS != earlier:
         await modes.write(daemon.uuid, earlier)
@@ -53,7 +53,7 @@ def _note(path: Path, mode: int) -> None:
     try:
         path.write_text(f"{mode}\n")
     except OSError as error:
-        raise MpsError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from error
+        raise MpsError(f"{path} cannot be written: {os_reason(error)}") from error
 
 
 def _noted(path: Path) -> int | None:

@@ -54,7 +54,7 @@ class Control:
         return protocol.parse_pids(await self._ask(daemon, protocol.LIST_SERVERS))
 
     async def _ask(self, daemon: MpsDaemon, command: str) -> str:
-        """Ask through a socket of root's: one that somebody else has put in its place would answer anything."""
+        """Ask through a socket of root's: one that another user has put in its place would answer anything."""
         keep_own(daemon)
         environment = {**PROTOCOL, "CUDA_MPS_PIPE_DIRECTORY": str(daemon.pipe)}
         try:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plugin.base.errors import MpsError
+from plugin.base.errors import MpsError, os_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 def prepare_folders(daemon: MpsDaemon) -> None:
     """Make the folders, and leave nothing but older logs in them; raises MpsError. Only while nothing runs in them.
 
-    Nobody else can write in `pipe` before it is emptied, so that nothing is there when the control daemon starts.
+    No other user can write in `pipe` before it is emptied, so that nothing is there when the control daemon starts.
     """
     with _said():
         _check_way(daemon.folder.parent)
@@ -60,7 +60,7 @@ def _said() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise MpsError(f"{error.filename}: {(error.strerror or str(error)).lower()}") from error
+        raise MpsError(f"{error.filename}: {os_reason(error)}") from error
 
 
 def _check_way(path: Path) -> None:
@@ -109,7 +109,7 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 def _is_own(found: os.stat_result) -> bool:
-    """Whether it can only be ours. A file with a second name may be one that somebody wants us to write to."""
+    """Whether it can only be ours. A file with a second name may be one that another user wants us to write to."""
     is_shared = stat.S_ISREG(found.st_mode) and found.st_nlink != 1
     return found.st_uid == os.geteuid() and not stat.S_ISLNK(found.st_mode) and not is_shared
 
@@ -163,7 +163,7 @@ _NAMES = ("control.log", "server.log")
 def trim_logs(daemon: MpsDaemon) -> None:
     """Empty a log that has become too large. Who writes it goes on: nothing is moved or made.
 
-    No link is followed, and a file of somebody else's is left: an earlier version let everybody write in the folder.
+    No link is followed, and a file of another user is left: an earlier version let every user write in the folder.
     """
     for name in _NAMES:
         with suppress(OSError):

@@ -172,7 +172,7 @@ class DaemonKeeper:
         self._took_mode_s = time.monotonic()
 
     async def _limit(self) -> None:
-        """Set the limits, and keep in mind how they are shown then: what differs later was set by somebody else."""
+        """Set the limits, and keep in mind how they are shown then: what differs later was set by another program."""
         if self._limits is not None:
             self._tools.logger.warning("mps has other limits than were set", gpu=self.daemon.uuid)
         await self._tools.control.set_limits(self.daemon)

@@ -35,7 +35,7 @@ _MAX_SOCKET_PATH = 107  # unix(7); a control daemon that cannot bind ends withou
 class SharedGpu:
     """A GPU as it is to be shared. `compute_capability` is "" and `memory_bytes` None where the driver does not say.
 
-    `memory_mib` and `thread_percentage` are ceilings that somebody chose; 0: those that come of `replicas`.
+    `memory_mib` and `thread_percentage` are ceilings that were chosen; 0: those that come of `replicas`.
     """
 
     uuid: str
@@ -133,7 +133,7 @@ def _daemon(gpu: SharedGpu, root: Path) -> MpsDaemon:
     """Round memory down, so that all shares fit, and threads up.
 
     Threads are a ceiling and no reservation: shares that come to more than the GPU compete for a part of it. Rounded
-    down, 34 shares would leave a third of the GPU to nobody.
+    down, 34 shares would leave a third of the GPU unused.
     """
     replicas = max(gpu.replicas, 1)
     memory_mib = (gpu.memory_bytes or 0) // replicas // _MIB

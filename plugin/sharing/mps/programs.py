@@ -14,7 +14,7 @@ import subprocess
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from plugin.base.errors import MpsError
+from plugin.base.errors import MpsError, os_reason
 from plugin.system.thread_calls import called_in_own
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _run(command: Sequence[str], timeout_s: float, said: str, environment: Mappi
             start_new_session=True,
         )
     except OSError as error:
-        raise MpsError(f"{command[0]} cannot be started: {(error.strerror or str(error)).lower()}") from error
+        raise MpsError(f"{command[0]} cannot be started: {os_reason(error)}") from error
     try:
         output, complaints = process.communicate(said.encode(), timeout_s)
     except subprocess.TimeoutExpired as error:

@@ -1,8 +1,8 @@
 """What containers use of the GPUs whose memory they have units of, and when that is told and acted on. Pure.
 
-What is not certain counts for nobody: a process whose container is not known, or whose memory the driver does not tell,
-is left out, so that a use is never more than there is. Two pods of one name at a time (one of them is ending) are left
-out, too: the kubelet tells what was given by names, without uids.
+What is not certain counts against no pod: a process whose container is not known, or whose memory the driver does not
+tell, is left out, so that a use is never more than there is. Two pods of one name at a time (one of them is ending) are
+left out, too: the kubelet tells what was given by names, without uids.
 """
 
 from __future__ import annotations

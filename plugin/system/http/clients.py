@@ -1,6 +1,6 @@
 """Who is connected, what is held for them, and who has to go when there is no room. Pure.
 
-Sixteen connections are soon held by somebody who says nothing. So a new one always gets in, and the oldest goes of the
+Sixteen connections are soon held by a client that says nothing. So a new one always gets in, and the oldest goes of the
 network that holds most, of those who have not asked for anything yet if there are any. Of bodies, whoever holds most
 goes first: who sends little is served whatever others send.
 """
@@ -29,15 +29,15 @@ class Clients(Generic[Key]):
         return len(self._networks)
 
     def __contains__(self, key: Key) -> bool:
-        """Whether somebody is connected and need not go."""
+        """Whether a client is connected and need not go."""
         return key in self._networks
 
     def all(self) -> tuple[Key, ...]:
-        """Return everybody."""
+        """Return every client."""
         return tuple(self._networks)
 
     def add(self, key: Key, host: str) -> Key | None:
-        """Let somebody in; return who has to go for that, who counts no longer."""
+        """Let a client in; return the one that has to go for that, which counts no longer."""
         gone = self._to_disconnect() if len(self._networks) >= self._most else None
         if gone is not None:
             self.discard(gone)
@@ -46,11 +46,11 @@ class Clients(Generic[Key]):
         return gone
 
     def asked(self, key: Key) -> None:
-        """Remember that somebody has sent a request."""
+        """Remember that a client has sent a request."""
         self._silent.discard(key)
 
     def hold(self, key: Key, count: int) -> tuple[Key, ...]:
-        """Hold so many bytes more for somebody; return who has to go for that, who count no longer."""
+        """Hold so many bytes more for a client; return those that have to go for that, which count no longer."""
         self._held[key] = self._held.get(key, 0) + count
         gone = []
         while sum(self._held.values()) > self._most_bytes:
@@ -60,7 +60,7 @@ class Clients(Generic[Key]):
         return tuple(gone)
 
     def discard(self, key: Key) -> None:
-        """Forget somebody who went."""
+        """Forget a client that went."""
         self._networks.pop(key, None)
         self._silent.discard(key)
         self._held.pop(key, None)

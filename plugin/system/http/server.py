@@ -27,7 +27,7 @@ class HttpService(Protocol):
     def expect(self, head: HttpHead, *, is_known: bool) -> int | HttpResponse:
         """Return how long the request's body is, or the answer where nothing more need be read.
 
-        A client is known by its certificate, and where nobody needs one.
+        A client is known by its certificate, and where none is needed.
         """
 
     async def answer(self, head: HttpHead, body: bytes) -> HttpResponse:
@@ -107,7 +107,7 @@ class HttpServer:
                 await asyncio.wait_for(writer.drain(), self._patience_s)
             writer.close()
         except (OSError, asyncio.TimeoutError):
-            writer.transport.abort()  # a client that went, or does not read, is nobody's loss
+            writer.transport.abort()  # a client that went, or does not read, misses nothing
         except asyncio.CancelledError:
             writer.transport.abort()  # hung up on by us; asyncio would report a cancelled handler as a fault
         finally:

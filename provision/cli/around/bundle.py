@@ -106,7 +106,7 @@ def _describe(args: argparse.Namespace, contents: Contents) -> BundleList:
 def _add_payload(args: argparse.Namespace, contents: Contents) -> str:
     """Add what the manifest names; archives of former builds may lie beside it."""
     folder = payload_folder(args.payload, os.environ, args.file)
-    store.load_payload(folder)  # one that is not whole is of no use elsewhere
+    store.load_payload(folder)  # one that is not whole is of no use on other machines
     manifest = store.read_manifest(folder)
     return contents.add_files("payload", folder, sorted({store.MANIFEST, *(manifest.names if manifest else ())}))
 

@@ -57,7 +57,7 @@ class Creation:
         fleet = self._load(*([self.args.limit] if self.args.limit else []), *self.args.collectors)
         targets = self._load(self.args.limit) if self.args.limit else fleet
         context = build_context(self.args, fleet)
-        # Nodes that declare a bundle get theirs from elsewhere; one that collects must know what there is now.
+        # Nodes that declare a bundle get their packages from it; one that collects must know what there is now.
         context = replace(context, playbooks=replace(context.playbooks, offline_nodes=frozenset()))
         program = store.load_payload(payload_folder(self.args.payload, os.environ, self.args.file)).driver
         names = tuple(node.name for node in fleet.nodes)

@@ -161,7 +161,7 @@ def _plan(context: ApplyContext, scope: Scope, request: RebootRequest, cancel: t
 
 
 def _only_in_flight(plan: RebootPlan, pause: Pause | None) -> RebootPlan:
-    """Return what is left of a plan that is carried out while somebody wants no node to begin."""
+    """Return what is left of a plan that is carried out during a pause."""
     if pause is None:
         return plan
     prepared = only_in_flight(plan.prepared, pause)

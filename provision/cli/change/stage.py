@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Stage what differs, and show the result of every node. Nothing that runs is changed, so nobody is asked."""
+    """Stage what differs, and show the result of every node. Nothing that runs is changed: no consent is asked for."""
 
     def work(context: ApplyContext, scope: Scope, run: Run) -> int:
         return stage_fleet(context, scope, parallel=args.parallel or min(PARALLEL, len(scope.stacks)), record=run)

@@ -273,7 +273,7 @@ def _below(origin: Origin) -> Iterator[Origin]:
 def _overridden(origin: Origin) -> str:
     """Return the weaker levels, strongest first; neighbours that say the same are told together.
 
-    A default that says the same as the level above it, or nothing, is left out: nobody chose it.
+    A default that says the same as the level above it, or nothing, is left out: it was not chosen.
     """
     runs: list[tuple[str, list[str]]] = []
     above = origin.value

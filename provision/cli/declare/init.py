@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from provision.base.errors import ExitCode, GrapnelError, UsageError
+from provision.base.errors import ExitCode, GrapnelError, UsageError, os_reason
 from provision.cli.parsers.options import DECLARATION
 from provision.declaration.fleet.sources import choose_inventories
 from provision.declaration.spec.template import render_first_keys, render_template
@@ -72,6 +72,6 @@ def write_declaration(path: Path, text: str, *, force: bool) -> None:
     except FileExistsError as error:
         raise GrapnelError(f"{path} already exists", hint="`--force` overwrites it") from error
     except OSError as error:
-        raise GrapnelError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from error
+        raise GrapnelError(f"{path} cannot be written: {os_reason(error)}") from error
     finally:
         draft.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
 """Carries out `grapnel init` where there are machines: looks at them, and writes the declaration that they meet.
 
-Where none of them answers, the first keys are written, as for nobody's machines.
+Where none of them answers, the first keys are written, as for unknown machines.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def make_lookout(inventories: Sequence[str], payload: Path) -> Lookout:
 
 
 def look_and_write(lookout: Lookout, nodes: Sequence[str], args: argparse.Namespace, write: Write) -> int:
-    """Gather facts, draft, write the files, and say what could not be said; the first keys where nobody answers."""
+    """Gather facts, draft, write the files, and say what could not be said; the first keys where no machine answers."""
     groups_file = args.file.with_name(f"{args.file.stem}-groups.yaml")
     with cancel_on_signals() as cancel, open_view(make_console(sys.stderr), tuple(nodes), time.monotonic) as view:
         playbooks = replace(lookout.playbooks, mig_nodes=frozenset(nodes))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote
 
-from provision.base.errors import ExitCode, GrapnelError
+from provision.base.errors import ExitCode, GrapnelError, os_reason
 from provision.base.printable import printable_json
 from provision.base.regular_file import read_beginning
 from provision.cli.terminal import print_findings
@@ -94,7 +94,7 @@ def _read(source: str, args: argparse.Namespace) -> Sequence[Mapping[str, Any]]:
     try:
         data = read_beginning(Path(source), MAX_BYTES + 1)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = os_reason(error)
         raise OperatorObjectsError(f"{source} cannot be read: {reason}", hint="`-` reads standard input") from error
     return parse_objects(data, source)
 

@@ -15,7 +15,7 @@ import msgspec
 
 import provision
 from provision.base import decoding
-from provision.base.errors import GrapnelError
+from provision.base.errors import GrapnelError, os_reason
 from provision.base.printable import printable_json
 from provision.base.regular_file import open_regular
 from provision.cli.parsers.options import DECLARATION
@@ -61,7 +61,7 @@ def read_plan(args: argparse.Namespace) -> SavedPlan:
             _require_own(args.saved, os.fstat(file.fileno()))
             data = file.read(saved.MAX_BYTES + 1)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = os_reason(error)
         raise GrapnelError(
             f"{args.saved} cannot be read: {reason}", hint="`grapnel plan -o FILE` saves a plan"
         ) from error
@@ -97,7 +97,7 @@ def write_plan(path: Path, plan: SavedPlan) -> None:
         finally:
             new.unlink(missing_ok=True)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = os_reason(error)
         raise GrapnelError(f"{path} cannot be written: {reason}", hint="name another place with --out") from error
     say(f"saved: `grapnel apply --saved {shlex.quote(str(path))}` does exactly this, or nothing", sys.stderr)
 

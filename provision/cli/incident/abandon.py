@@ -109,7 +109,7 @@ def _was_cordoned(found: Found) -> bool:
 
 
 def put_back(context: ApplyContext, asking: Asking, answers: Answers) -> int:
-    """Abandon the nodes, wait until nobody works at them, and put them back into service; return the exit code."""
+    """Abandon the nodes, wait until no process works at them, and put them back into service; return the exit code."""
     kept: set[str] = set()
 
     def decide(found: Found) -> RequestResult:

@@ -190,7 +190,7 @@ def _plan(context: ApplyContext, scope: Scope, verb: AnyVerb, extent: Extent, ca
 
 
 def _despite_pause(plan: VerbPlan, scope: Scope, record: Run) -> VerbPlan:
-    """Return the plan of somebody who was told of a pause: it is what one does first when a driver is not good."""
+    """Return the plan of an administrator who was told of a pause: that comes first when a driver is not good."""
     pause = scope.cluster.paused()
     if pause is None:
         return plan

@@ -76,7 +76,7 @@ def foresee(asking: Asking, decide: Decide, answers: Answers) -> int:
 
 
 def at_work(asking: Asking) -> tuple[str, str]:
-    """Return who is at work, and who leads the controller; each is empty where nobody does."""
+    """Return who is at work, and who leads the controller; each is empty where none does."""
     looks = [requests.reader().look() for requests in dict.fromkeys(asking.requests.values())]
     engines = [each.tenant.holder for each in looks if each.tenant is not None and each.tenant.is_at_work]
     leaders = [each.controller.holder for each in looks if each.controller is not None and each.is_led]

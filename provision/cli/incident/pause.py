@@ -37,7 +37,7 @@ def open_place(args: argparse.Namespace) -> PausePlace:
         api = None if args.no_cluster else open_api(args.kubeconfig, args.context, os.environ)
         if api is None:
             raise
-        return LeasePauses(api)  # a declaration that is broken keeps nobody from pausing a cluster
+        return LeasePauses(api)  # a broken declaration is no reason not to pause a cluster
     in_file = StateFilePauses(places.state_file)
     if places.api is None or (places.in_file and not places.in_cluster):
         return in_file

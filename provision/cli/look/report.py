@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from provision.base.errors import ExitCode, GrapnelError
+from provision.base.errors import ExitCode, GrapnelError, os_reason
 from provision.cli.session.fleet import inventories_of
 from provision.cli.terminal import say
 from provision.declaration.fleet.sources import inventory_key
@@ -67,9 +67,7 @@ def _write(report: RunReport, output: Path) -> None:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(page)
     except OSError as error:
-        raise GrapnelError(
-            f"{output}: {(error.strerror or str(error)).lower()}", hint="name another place with --output"
-        ) from error
+        raise GrapnelError(f"{output}: {os_reason(error)}", hint="name another place with --output") from error
     say(str(output))
 
 

@@ -54,7 +54,7 @@ RUNS_S: Final = 60.0  # between two looks at the runs that are kept
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read node state and show it; return 1 if a node needs somebody."""
+    """Read node state and show it; return 1 if a node needs an administrator."""
     reader, named = open_reader(args)
     invocation = invocation_of(args)
     if args.serve is not None:
@@ -166,7 +166,7 @@ def _state_file_reader(
 
 
 def _has_no_inventory(args: argparse.Namespace) -> bool:
-    """Tell whether the command is run where there is nothing to select nodes by, such as on somebody else's machine."""
+    """Tell whether the command is run where there is nothing to select nodes by, as without a project."""
     return args.file == DECLARATION and not args.file.exists() and not inventories_of(args)
 
 
@@ -196,7 +196,7 @@ def watch_status(
     invocation: Invocation = BARE,
     runs: Callable[[], History] | None = None,
 ) -> int:
-    """Show what is read as it changes, until the upgrade has ended or somebody leaves; return as `show_status` does."""
+    """Show what is read as it changes, until the upgrade has ended or the user leaves; return as `show_status` does."""
     watching = _Watching(reader, named, invocation, runs or (lambda: None))
     watching.take(reader.look())
     with contextlib.suppress(KeyboardInterrupt):  # the ordinary way to leave it

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, TextIO, cast
 
 import provision
-from provision.base.errors import ExitCode, GrapnelError
+from provision.base.errors import ExitCode, GrapnelError, os_reason
 from provision.cli.terminal import person, say
 from provision.declaration.fleet.sources import inventory_key
 from provision.report.console import make_console
@@ -120,7 +120,7 @@ class Run:
             return digest(kept, is_going_on=False)
         paths = {"log": str(folder.log), "artifacts": str(folder.artifacts)}
         if not self._record.trouble:
-            with contextlib.suppress(RunsError):  # somebody has removed it meanwhile
+            with contextlib.suppress(RunsError):  # it was removed meanwhile
                 return digest(folder.read(), is_going_on=False, **paths)
         return digest(kept, is_going_on=False, **paths)
 
@@ -131,7 +131,7 @@ UNRECORDED: Final = Run()
 def recorded(args: argparse.Namespace, fleet: Fleet, verb: str, work: Callable[[Run], int]) -> int:
     """Do the work of a verb, write it down, and return its exit code; with `--json`, print what happened.
 
-    A folder that cannot be made is said, and keeps nobody from anything. What the work raises is raised at the end.
+    A folder that cannot be made is said, and stops nothing. What the work raises is raised at the end.
     """
     with contextlib.ExitStack() as stack:
         folder, file, log = _open(stack, args, fleet, verb)
@@ -205,7 +205,7 @@ def _open(
         log = stack.enter_context(folder.log.open("x", encoding="utf-8", errors="backslashreplace"))
         folder.log.chmod(0o600)
     except OSError as error:
-        say(f"· this run is not written down: {(error.strerror or str(error)).lower()}", sys.stderr)
+        say(f"· this run is not written down: {os_reason(error)}", sys.stderr)
         return None, None, None
     return folder, file, cast("TextIO", _Bounded(log, MAX_LOG_BYTES))
 

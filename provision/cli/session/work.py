@@ -168,7 +168,7 @@ def find_pause(scope: Scope) -> Pause | None:
 
 
 def holder_of(context: ApplyContext) -> str:
-    """Return the holder of the lease: the same name for the same machines, so that nobody has to wait after a crash.
+    """Return the holder of the lease: the same name for the same machines, so that after a crash none has to wait.
 
     Two that run at once never have the same one: the lock keeps them apart.
     """

@@ -256,7 +256,7 @@ class KubernetesCluster:
         return why_it_stays(self._api, name)
 
     def remove_runtime_class(self, name: str) -> str:
-        """Delete the RuntimeClass unless somebody needs it."""
+        """Delete the RuntimeClass unless a pod needs it."""
         return remove_runtime_class(self._api, self._acting, name)
 
     def compare_marks(self, wanted: Mapping[str, NodeMarks]) -> Mapping[str, MarkChange]:
@@ -305,7 +305,7 @@ class KubernetesCluster:
         self._maintenances.sweep(self._read)
 
     def _is_out(self, node: str) -> bool:
-        """Tell whether a Node that was seen is out of service, or is one that nobody has seen."""
+        """Tell whether a Node that was seen is out of service, or was not seen."""
         seen = next((each for each in self._seen.values() if each.metadata.name == node), None)
         record = None if seen is None else former_record(seen)
         return seen is None or (record is not None and not record.phase.is_in_service)

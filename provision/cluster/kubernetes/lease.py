@@ -3,7 +3,7 @@
 ``grapnel-upgrade`` is held by whoever changes nodes, while that goes on; ``grapnel-controller`` by the replica that
 leads, for as long as it does.
 
-Whether somebody else's lease has run out is judged by the API server's clock, in which its times are written, too: an
+Whether another process's lease has run out is judged by the API server's clock, in which its times are written, too: an
 operator's machine may be minutes off. Whether our own still holds is judged by a clock that also runs while this
 machine sleeps.
 """
@@ -52,7 +52,7 @@ def boot_time() -> float:
 
 
 def is_free(spec: LeaseSpec, holder: str, now: datetime) -> bool:
-    """Return whether ``holder`` may take the lease: nobody has it, it has run out, or it is its own from before."""
+    """Return whether ``holder`` may take the lease: it has no holder, it has run out, or it is its own from before."""
     if spec.holder_identity in ("", holder) or spec.renew_time is None:
         return True
     until = runs_until(spec)
@@ -69,7 +69,7 @@ def runs_until(spec: LeaseSpec) -> datetime | None:
 
 
 def read_lease(api: Api, name: str = LEASE_NAME) -> Lease | None:
-    """Return the lease of that name, None if nobody has made one yet. Raises ClusterError."""
+    """Return the lease of that name, None if there is none yet. Raises ClusterError."""
     request = Request(method="GET", path=f"{LEASES}/{name}", timeout_s=_TIMEOUT_S)
     try:
         return api.call(request, Lease, expected=(NOT_FOUND,), patience_s=0)
@@ -78,14 +78,14 @@ def read_lease(api: Api, name: str = LEASE_NAME) -> Lease | None:
 
 
 def holder_now(api: Api, name: str = LEASE_NAME) -> str:
-    """Return who has a lease that has not run out, empty where nobody has. Raises ClusterError."""
+    """Return who has a lease that has not run out, empty where none has. Raises ClusterError."""
     lease = read_lease(api, name)
     until = None if lease is None else runs_until(lease.spec)
     return "" if lease is None or until is None or api.now() > until else lease.spec.holder_identity
 
 
 def pause_of(annotations: Mapping[str, str]) -> Pause | None:
-    """Return the pause that somebody has written on the lease."""
+    """Return the pause that is written on the lease."""
     text = annotations.get(PAUSE)
     return None if text is None else decode_pause(text)
 
@@ -120,7 +120,7 @@ class Tenure:
         self._lost = ""
 
     def acquire(self) -> None:
-        """Take the lease. Raises HeldError while somebody else has it."""
+        """Take the lease. Raises HeldError while another process has it."""
         for _attempt in range(_ATTEMPTS):
             lease = read_lease(self._api, self._name)
             self._acquired = self._api.now()
@@ -137,9 +137,10 @@ class Tenure:
         raise HeldError(f"{self._api.name}: several engines want the lease {self._name} at once", hint="try again")
 
     def renew(self) -> None:
-        """Say that this engine lives, or learn that somebody else has the lease. May be repeated after ClusterError.
+        """Say that this engine lives, or learn that another process has the lease. May be repeated after ClusterError.
 
-        A lease that was deleted is made again by that, as the API server does for leases, unless somebody was quicker.
+        A lease that was deleted is made again by that, as the API server does for leases, unless another process was
+        quicker.
         """
         self._rewrite(self._holder)
 
@@ -151,7 +152,7 @@ class Tenure:
                 return
 
     def _is_only_touched(self) -> bool:
-        """Take over what somebody has changed on the lease, such as a pause, unless that was to take it."""
+        """Take over what others have changed on the lease, such as a pause, unless that was to take it."""
         lease = read_lease(self._api, self._name)
         if lease is None:
             return False

@@ -1,6 +1,6 @@
 """Says what a node's upgrade looks like on its Node: as an Event, and as conditions. Pure.
 
-Reasons begin with ``OWN_REASON``, so that what we write is not taken for somebody else's.
+Reasons begin with ``OWN_REASON``, so that what we write is not taken for another program's.
 """
 
 from __future__ import annotations

@@ -61,9 +61,6 @@ NEEDED: Final = (
     _lease("create", name=""),  # a create cannot be limited to a name: the name is not known when it is decided
 )
 
-# For `grapnel controller`, beside what is NEEDED: which of its replicas leads.
-LEADING: Final = (_lease("get", LEADER_NAME), _lease("update", LEADER_NAME))
-
 # Without these an apply says less, or evicts more: no budget is in a plan, every pod with a ResourceClaim counts as
 # one with a GPU, and pods are evicted by the Eviction API even where EvictionRequests are served; status and explain
 # do not know what is published for claims, and `explain claim` not what their classes want.

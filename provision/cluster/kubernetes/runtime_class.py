@@ -37,7 +37,7 @@ def ensure_runtime_class(api: Api, name: str, handler: str) -> bool:
     }
     try:
         api.call(Request(method="POST", path=_FOLDER, body=body), RuntimeClass, expected=(CONFLICT,))
-    except StatusError:  # somebody was quicker, or this is our own after an answer that was lost
+    except StatusError:  # another process was quicker, or this is our own after an answer that was lost
         return not has_runtime_class(api, name, handler)
     return True
 
@@ -63,7 +63,7 @@ def why_it_stays(api: Api, name: str) -> str | None:
 
 
 def remove_runtime_class(api: Api, acting: Api, name: str) -> str:
-    """Delete the RuntimeClass unless somebody needs it; return why it stays, empty where it is gone.
+    """Delete the RuntimeClass unless a pod needs it; return why it stays, empty where it is gone.
 
     A pod that is made at this moment and names it is refused by Kubernetes, as every later one.
     """

@@ -24,7 +24,7 @@ _ATTEMPTS: Final = 5
 
 
 def ask(api: Api) -> None:
-    """Have the request hold for `LASTS_S` from now; the lease is made where nobody ever had it. Raises ClusterError."""
+    """Have the request hold for `LASTS_S` from now; the lease is made where there is none. Raises ClusterError."""
     until = api.now() + timedelta(seconds=LASTS_S)
     text = until.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     for _attempt in range(_ATTEMPTS):

@@ -30,7 +30,7 @@ EVERY_S: Final = 60.0  # between two lists of all pods; those of a few nodes are
 class Used:
     """The pods that hold devices, by the names of Nodes; ``unasked`` is why they could not be asked for.
 
-    ``published`` are devices for claims, by Nodes and classes, None where nobody asked; ``unpublished`` is why nobody
+    ``published`` are devices for claims, by Nodes and classes, None where that was not asked; ``unpublished`` is why it
     could.
     """
 

@@ -93,17 +93,17 @@ class LocalCluster(OneByOne):
         """Return that the pod is gone: there are none."""
         return Eviction(outcome=EvictionOutcome.GONE)
 
-    def has_runtime_class(self, name: str, handler: str) -> bool:  # nobody would read it
+    def has_runtime_class(self, name: str, handler: str) -> bool:  # it would not be read
         """Return that none is needed: a RuntimeClass belongs to Kubernetes."""
         return True
 
-    def ensure_runtime_class(self, name: str, handler: str) -> bool:  # nobody would read it
+    def ensure_runtime_class(self, name: str, handler: str) -> bool:  # it would not be read
         """Return that nothing was created: a RuntimeClass belongs to Kubernetes."""
         return False
 
     @contextlib.contextmanager
     def lease(self, holder: str) -> Iterator[None]:
-        """Hold a lock beside the state file; the kernel drops it with the process, so a killed one blocks nobody."""
+        """Hold a lock beside the state file; the kernel drops it with the process, so a killed one blocks no other."""
         path = lock_path(self._path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -146,7 +146,7 @@ class LocalCluster(OneByOne):
 
 
 def _lock(file: IO[str]) -> bool:
-    """Lock the file unless somebody else has; who only looks whether it is locked has it for a moment."""
+    """Lock the file unless another process has; who only looks whether it is locked has it for a moment."""
     for attempt in range(_ATTEMPTS):
         if attempt:
             time.sleep(_RETRY_S)
@@ -157,7 +157,7 @@ def _lock(file: IO[str]) -> bool:
 
 
 def _is_untouched(seen: Entry, now: Entry) -> bool:
-    """Return whether what was decided on is still so; that somebody wants the node skipped is for later decisions."""
+    """Return whether what was decided on is still so; that the node is skipped is for later decisions."""
     return (seen.record, seen.cordoned) == (now.record, now.cordoned)
 
 

@@ -4,9 +4,9 @@ Records are in the state file; whether a node takes work is the scheduler's to s
 the order decides what a killed process leaves: the state file knows of a drain before it is asked for, and of a resume
 only after it. What is found drained by us is in the state file then, and the next run ends it.
 
-Slurm takes a node for one that crashed if it hears of its boot only after the resume, and keeps it DOWN until somebody
-resumes it again. So a node that was changed is not ready before it has registered after a start, of its own or with
-the machine. Nothing tells whether it will: after `REGISTERS`, nothing on it was started.
+Slurm takes a node for one that crashed if it hears of its boot only after the resume, and keeps it DOWN until an
+administrator resumes it again. So a node that was changed is not ready before it has registered after a start, of its
+own or with the machine. Nothing tells whether it will: after `REGISTERS`, nothing on it was started.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class ScheduledCluster(OneByOne):
         self._seen[node] = replace(now, is_drained=True, is_ours=True)
 
     def _resume(self, node: str, record: Record | None) -> None:
-        """Resume the node unless somebody else has drained it meanwhile: then that is theirs, and stays."""
+        """Resume the node unless others have drained it meanwhile: then that is theirs, and stays."""
         self._remember(node, self._kept[node].record, cordoned=None)  # a conflict comes before the effect
         now = self._look(node)
         if now.is_drained and now.is_ours:

@@ -44,7 +44,7 @@ class CommandScheduler:
         self._commands = commands
 
     def look(self, views: Mapping[str, NodeView]) -> dict[str, SchedulerNode]:
-        """Ask about the work of nodes that are to lose it, several at once: nobody else has to be empty."""
+        """Ask about the work of nodes that are to lose it, several at once: no other node has to be empty."""
         asked = [name for name, view in views.items() if view.is_cordoned and _is_leaving(view)]
         with ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix="drained") as pool:
             work = dict(zip(asked, pool.map(self._work, asked), strict=True)) if asked else {}

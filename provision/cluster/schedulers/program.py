@@ -97,7 +97,7 @@ class Program:
 
 
 class _Stream:
-    """What a program prints; beyond the limit it is read and not kept, so that nobody waits to be read."""
+    """What a program prints; beyond the limit it is read and not kept, so that the program does not wait to be read."""
 
     def __init__(self, stream: IO[bytes], limit_bytes: int) -> None:
         self.descriptor = stream.fileno()

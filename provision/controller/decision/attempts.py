@@ -142,7 +142,7 @@ class Attempts:
     def is_due(self, node: str, key: str, now_s: float, driver: str = "", *, claims: bool = True) -> bool:
         """Tell whether a node that is not as declared is to be tried; ``driver`` is what its daemon reports.
 
-        That it was found as declared says nothing where it does not claim so any more: somebody has been at it since.
+        That it was found as declared says nothing where it does not claim so any more: it was changed since.
         """
         attempt = self._by_node.get(node)
         if attempt is None or attempt.key != key or now_s >= attempt.next_s:

@@ -1,6 +1,6 @@
 """Says whether what blocked nodes is gone since a round ended without beginning with them. Pure.
 
-Why a node waits often lies with others: one that failed has stopped the rollout, one that somebody has cordoned takes
+Why a node waits often lies with others: one that failed has stopped the rollout, one that others have cordoned takes
 the budget. The waiting node itself does not change when that is over, so the blockers are compared.
 """
 
@@ -51,7 +51,7 @@ def blockers_of(generation: int, pause: Pause | None, members: Mapping[str, Seen
 
 
 def is_lifted(former: Blockers, now: Blockers) -> bool:
-    """Tell whether somebody has said that it may go on, or a node was brought to its end; a further blocker is none."""
+    """Tell whether it was told to go on, or a node was brought to its end; a further blocker is none."""
     is_resumed = former.pause is not None and former.pause != now.pause
     is_said = former.generation != now.generation or former.skipped != now.skipped
     return is_resumed or is_said or bool(former.failed - now.failed)

@@ -43,7 +43,7 @@ class Order:
     """What is to be brought about: a stack, with its nodes.
 
     ``members`` are all of them, ``targets`` what follows for each from ``fingerprint``, which is the stack's. ``due``
-    are those that a round is needed for now, ``joining`` those of them that nobody uses yet. ``left`` are those that a
+    are those that a round is needed for now, ``joining`` those of them that no pod uses yet. ``left`` are those that a
     stack that was deleted waits for. ``back`` are those of the due ones that are to have their former driver again.
     """
 
@@ -63,7 +63,7 @@ class Order:
 
     @property
     def left_out(self) -> dict[str, str]:
-        """The nodes that are not as declared and are not asked now, and why: what they have, nobody knows.
+        """The nodes that are not as declared and are not asked now, and why: it is not known what they have.
 
         Nodes left failed are among them: a retry begins another round, which asks them first.
         """
@@ -190,7 +190,7 @@ def with_way_back(order: Order, attempts: Attempts, now_s: float) -> Order:
 
 
 def is_wanted(node: SeenNode) -> bool:
-    """Tell whether somebody wants a node to have its former driver again."""
+    """Tell whether a node is to have its former driver again, as was asked for."""
     return node.record is not None and bool(node.record.back_for)
 
 

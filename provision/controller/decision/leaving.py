@@ -2,7 +2,7 @@
 
 Nodes that are out of service come back first. Where the stack says `whenDeleted: Remove`, grapnel is taken off all of
 its nodes. A node that will not answer is not waited for for ever: one that has left the cluster is none any more, one
-that somebody has skipped is let go, and so is one whose kubelet has been silent for long enough.
+that is skipped is let go, and so is one whose kubelet has been silent for long enough.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ class DomainDesk:
         self._thread.start()
 
     def check(self) -> None:
-        """Raise ClusterError where it has come to an end by itself: nobody would serve a domain any more."""
+        """Raise ClusterError where it has come to an end by itself: no domain would be served any more."""
         if self._thread.ident is not None and not self._thread.is_alive():
             raise ClusterError("what serves ComputeDomains has ended by a bug", hint="its traceback is in the log")
 
@@ -206,7 +206,7 @@ class DomainDesk:
         self._made_s = {uid: made_s for uid, made_s in self._made_s.items() if uid in domains}
 
     def _without_free(self, ledger: Ledger, domains: Mapping[str, ComputeDomain]) -> Ledger:
-        """Return the cliques that are still somebody's: of a domain that is there, or whose nodes are not free."""
+        """Return the cliques that are still taken: of a domain that is there, or whose nodes are not free."""
         left = {clique: hold for clique, hold in left_by(ledger, domains).items() if self._is_gone(hold)}
         if not left:
             self._waiting = {}
@@ -281,7 +281,7 @@ class DomainDesk:
             return None
 
     def _write(self, found: ConfigMap | None, ledger: Ledger) -> None:
-        """Remember whose cliques are; raises ClusterError, also where somebody else has written meanwhile."""
+        """Remember whose cliques are; raises ClusterError, also where another process has written meanwhile."""
         metadata = {"name": LEDGER} | ({} if found is None else {"resourceVersion": found.metadata.resource_version})
         body = {
             "apiVersion": "v1",

@@ -1,11 +1,11 @@
 """Has one Job run on one node, and reads its log to the end.
 
-A Job of the same node that somebody has left, such as a controller that was killed, is ended first: what it was in the
-middle of is found half done on the node, and gone on with, as after any other way of being cut off.
+A Job of the same node that another process has left, such as a controller that was killed, is ended first: what it was
+in the middle of is found half done on the node, and gone on with, as after any other way of being cut off.
 
 What ends a Job, its pod or its agent says nothing of what was begun on the node. Only the last event of a log is the
 end of a run, and only a cancel that was asked for here is one: otherwise the Job goes on in its next pod, or JobError
-says that nobody knows, so that the node is looked at again.
+says that it is not known, so that the node is looked at again.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class NodeRun:
             if not self._delete(job.metadata.name, job.metadata.uid, wait=True):
                 raise _beside(f"Job {job.metadata.name}")
         deadline = self.clock() + GONE_S
-        while left := self._left(labels):  # such as of a Job that somebody has deleted: its pods go after it
+        while left := self._left(labels):  # such as of a Job that was deleted: its pods go after it
             if self.clock() > deadline:
                 raise _beside(f"pod {left}")
             self.sleep(LOOK_S)
@@ -121,7 +121,7 @@ class NodeRun:
         body = render_job(self.kind, self.name, self.node, request.timeout_s or _DEFAULT_TIMEOUT_S)
         try:
             job = self._post(self._jobs(), body, Job)
-        except StatusError:  # our own request, whose answer was lost: nobody else has that name
+        except StatusError:  # our own request, whose answer was lost: no other Job has that name
             job = self.api.call(Request(method="GET", path=f"{self._jobs()}/{self.name}"), Job)
         seal = Seal.fresh(job.metadata.uid)
         secret = render_secret(self.kind, self.name, seal, request_of(request, self.node))
@@ -238,7 +238,7 @@ class NodeRun:
             raise JobError(f"{what} was made for its Job within {limit_s:.0f} s{self._why()}")
 
     def _require_life(self, *, is_read: bool = False) -> None:
-        """Raise JobError where nothing more comes: the Job has ended, or somebody has deleted it.
+        """Raise JobError where nothing more comes: the Job has ended, or was deleted.
 
         ``is_read``: there is no log that could still have a word of its end.
         """

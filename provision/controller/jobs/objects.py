@@ -9,9 +9,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
-from provision.cluster.kubernetes.objects.core import Metadata
+from provision.cluster.kubernetes.objects.core import ApiObject, Condition, Metadata
+from provision.cluster.kubernetes.objects.pods import Terminated, Waiting
 from provision.cluster.kubernetes.pods.gpu_pods import MIRROR
 from provision.rollout.errors import ClusterError
 
@@ -24,21 +23,11 @@ _DISRUPTED: Final = "DisruptionTarget"
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Tolerant: what is not named is ignored."""
+class JobStatus(ApiObject, frozen=True, kw_only=True):
+    conditions: tuple[Condition, ...] = ()
 
 
-class JobCondition(_Part, frozen=True, kw_only=True):
-    type: str
-    status: str
-    message: str = ""
-
-
-class JobStatus(_Part, frozen=True, kw_only=True):
-    conditions: tuple[JobCondition, ...] = ()
-
-
-class Job(_Part, frozen=True, kw_only=True):
+class Job(ApiObject, frozen=True, kw_only=True):
     """A Job of batch/v1."""
 
     metadata: Metadata
@@ -58,51 +47,33 @@ class Job(_Part, frozen=True, kw_only=True):
         return next((each.message or each.type for each in failed if each.status == "True"), "")
 
 
-class Waiting(_Part, frozen=True, kw_only=True):
-    reason: str = ""
-    message: str = ""
-
-
-class Ended(_Part, frozen=True, kw_only=True):
-    exit_code: int = 0
-    reason: str = ""
-    message: str = ""
-
-
-class PodContainerState(_Part, frozen=True, kw_only=True):
+class PodContainerState(ApiObject, frozen=True, kw_only=True):
     """One of them is set: ``running`` has nothing that is read."""
 
     waiting: Waiting | None = None
     running: dict[str, object] | None = None
-    terminated: Ended | None = None
+    terminated: Terminated | None = None
 
 
-class ContainerStatus(_Part, frozen=True, kw_only=True):
+class ContainerStatus(ApiObject, frozen=True, kw_only=True):
     name: str = ""
     state: PodContainerState = PodContainerState()
     last_state: PodContainerState = PodContainerState()
 
 
-class PodCondition(_Part, frozen=True, kw_only=True):
-    type: str
-    status: str
-    reason: str = ""
-    message: str = ""
-
-
-class PodStatus(_Part, frozen=True, kw_only=True):
+class PodStatus(ApiObject, frozen=True, kw_only=True):
     phase: str = "Pending"
     reason: str = ""
     message: str = ""
-    conditions: tuple[PodCondition, ...] = ()
+    conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
 
 
-class PodSpec(_Part, frozen=True, kw_only=True):
+class PodSpec(ApiObject, frozen=True, kw_only=True):
     node_name: str = ""
 
 
-class AgentPod(_Part, frozen=True, kw_only=True):
+class AgentPod(ApiObject, frozen=True, kw_only=True):
     """The pod of a Job."""
 
     metadata: Metadata
@@ -115,7 +86,7 @@ class AgentPod(_Part, frozen=True, kw_only=True):
         return next((each.state for each in self.status.container_statuses), PodContainerState())
 
     @property
-    def last(self) -> Ended | None:
+    def last(self) -> Terminated | None:
         """How its container ended last, None where it has not."""
         found = next(iter(self.status.container_statuses), ContainerStatus())
         return found.state.terminated or found.last_state.terminated
@@ -153,7 +124,7 @@ def is_on(pod: AgentPod, node: str) -> bool:
     return pod.spec.node_name == node and MIRROR not in pod.metadata.annotations
 
 
-class Event(_Part, frozen=True, kw_only=True):
+class Event(ApiObject, frozen=True, kw_only=True):
     """An Event of the core API."""
 
     reason: str = ""

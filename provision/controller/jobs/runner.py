@@ -63,7 +63,7 @@ class JobRunner:
 
         def say(node: str, event: Event) -> None:
             while not rooms[node].acquire(timeout=_LOOK_S):
-                if closed.is_set():  # nobody hears anything any more
+                if closed.is_set():  # no caller listens any more
                     return
             said.put(_Said(node, event))
 

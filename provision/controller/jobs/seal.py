@@ -59,7 +59,7 @@ class Seal:
 
     @classmethod
     def fresh(cls, job: str) -> Seal:
-        """Return one that nobody has had before."""
+        """Return one that was never used before."""
         return cls(secrets.token_bytes(KEY_BYTES), job)
 
     def start(self, run: str) -> Start:

@@ -50,7 +50,7 @@ _Text = Annotated[str, msgspec.Meta(max_length=64 * 1024)]
 
 
 class LogError(Exception):
-    """A log does not hold what the agent writes: lines are missing, or somebody else has written them."""
+    """A log does not hold what the agent writes: lines are missing, or another program has written them."""
 
 
 class JobRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

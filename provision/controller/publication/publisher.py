@@ -156,7 +156,7 @@ class Publisher:
 
 
 def held_up(nodes: Mapping[str, Stands], order: Order, why: str) -> Mapping[str, Stands]:
-    """Return how nodes stand where no round begins since somebody else is at work: those that are due wait for it."""
+    """Return how nodes stand where no round begins since another process is at work: those that are due wait for it."""
     return {
         name: replace(each, reason=why, is_left=False) if name in order.due and each.how is NodeIs.WAITING else each
         for name, each in nodes.items()

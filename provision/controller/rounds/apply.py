@@ -249,7 +249,7 @@ class _Round:
         return replace(outcome, results=results, complaints=(*outcome.complaints, *self._introduce(good)))
 
     def _join(self, answers: Mapping[str, Assessment | Failure]) -> tuple[NodeResult, ...]:
-        """Provision nodes that nobody uses yet: their taint keeps pods off, so that no turn has to be waited for."""
+        """Provision nodes that no pod uses yet: their taint keeps pods off, so that no turn has to be waited for."""
         results = {name: result for name, answer in answers.items() if (result := settled(name, answer)) is not None}
         todo = {
             name: partial(converge, self.in_place, name, replace(answer, is_out_of_service=True))

@@ -62,7 +62,7 @@ class Keeper:
 
 
 def is_needed(stack: object, order: Order | None, *, is_idle: bool) -> bool:
-    """Tell whether a stack has to stay although somebody deletes it; without an ``order`` it cannot be used. Pure."""
+    """Tell whether a stack has to stay although it is deleted; without an ``order`` it cannot be used. Pure."""
     if not isinstance(stack, Stack) or order is None:
         return not is_idle
     if stack.is_going:

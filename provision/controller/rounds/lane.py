@@ -3,7 +3,7 @@
 A rollout waits for windows, gates and people. Nodes that join meanwhile, or are changed where they stand, do not wait
 for it: they have a round of their own at its side. When a declaration changes, or is deleted, the round hands over:
 what runs on nodes comes to its end, and the next round begins at once, from where the records say. Nodes that leave the
-stack, and all nodes of one that nobody can go on with, are put back into service as far as that is possible.
+stack, and all nodes of one that no process can go on with, are put back into service as far as that is possible.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from provision.rollout.interface.progress import RolloutObserver, RolloutProgress
     from provision.rollout.interface.standing import Standing
 
-IDLE_S: Final = 60.0  # for so long nobody is out of service before a rollout makes way for nodes that wait to be in it
+IDLE_S: Final = 60.0  # for so long no node is out of service before a rollout makes way for nodes that wait to be in it
 REST_S: Final = 3.0  # a turn of the engine later
 GONE_S: Final = 60.0  # a machine that registers again has done so by then; an engine alone would wait for longer
 _DONE: Final = frozenset({Status.UNCHANGED, Status.CONVERGED})
@@ -126,7 +126,7 @@ class Lane:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether no round runs, or one that has had nobody out of service for a while, since it ends or waits."""
+        """Whether no round runs, or one that has had no node out of service for a while, since it ends or waits."""
         if self.is_idle:
             return True
         return self._idle_since is not None and self.clock() - self._idle_since >= REST_S
@@ -155,7 +155,7 @@ class Lane:
             self._deferred.clear()
             self._main = self._begin(order.only(due & order.back or due), only_in_place=False)
         else:
-            self.board.clear(self.name)  # nobody goes on with what was handed over
+            self.board.clear(self.name)  # no process goes on with what was handed over
 
     def _bring_up_to_date(self, running: _Running, order: Order, lost: Collection[str]) -> None:
         """Tell a round what is not wanted any more of what it is about."""
@@ -225,7 +225,7 @@ class Lane:
     def ended(self, told: Told) -> None:
         """Take note of what a round has said last: what it left to a rollout waits for the next one.
 
-        Until then its rollout stands as it did: nobody is told that it has ended before it is known how.
+        Until then its rollout stands as it did: its end is not told before it is known how.
         """
         assert told.outcome is not None  # it is the last word
         if self._main is not None and told.order is self._main.order:
@@ -244,7 +244,7 @@ class Lane:
         return frozenset().union(*(each.ever_called_off - each.instructions.called_off.keys() for each in mine))
 
     def _may_end(self) -> bool:
-        """Tell whether a rollout makes way for nodes that wait to be in one: it has had nobody out of service."""
+        """Tell whether a rollout makes way for nodes that wait to be in one: it has had no node out of service."""
         standing = self.board.get(self.name)
         if standing is None or standing.out - self._gone():
             self._idle_since = None

@@ -107,7 +107,7 @@ class Reports:
         fingerprint = of_node(memory.fingerprint, seen)  # it may have been rebooted meanwhile
         at_rest = (
             replace(seen, record=None) if seen.is_in_flight else seen
-        )  # its end has not been seen yet, or somebody has started another upgrade
+        )  # its end has not been seen yet, or another upgrade was started
         memory.attempts.succeeded(node, key_of(at_rest, fingerprint), self.clock(), seen.driver)
         memory.done += 1
         ended = seen.record if has_ended(seen.record, order.stack.spec.driver) else None

@@ -1,6 +1,6 @@
 """Returns nodes to their former driver or takes grapnel off them, by the engines of `grapnel rollback` and `remove`.
 
-A node that has it again is left so (its record says that it returned) until somebody asks for another try, or another
+A node that has it again is left so (its record says that it returned) until another try is asked for, or another
 declaration comes.
 """
 
@@ -90,7 +90,7 @@ def _who(view: NodeView | NodeProblem) -> str:
 
 
 def _despite(plan: VerbPlan, cluster: Cluster) -> VerbPlan:
-    """Return the plan of somebody who wants it in spite of the pause that there is, and of no later one."""
+    """Return the plan of an administrator who wants it in spite of the pause that there is, and of no later one."""
     policy = replace(plan.prepared.policy, despite=cluster.paused())
     return replace(plan, prepared=replace(plan.prepared, policy=policy))
 

@@ -1,7 +1,7 @@
 """The controller's hold on the lease of whoever changes nodes: taken while rounds run, given back when none does.
 
 Who works at a terminal takes the same lease: of that one and the controller, each waits for the other. While nothing
-runs, the controller does not have it, and the pause that somebody writes on it is read now and then.
+runs, the controller does not have it, and a pause that an administrator writes on it is read now and then.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Work:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the lease was taken, and somebody else may have it by now: rounds that run have to end."""
+        """Whether the lease was taken, and another process may have it by now: rounds that run have to end."""
         tenure = self._tenure
         if tenure is None:
             return False
@@ -74,7 +74,7 @@ class Work:
         tenure = Tenure(self._api, self._holder, progress=self._progress)
         try:
             self._held.enter_context(hold(tenure))
-        except ClusterError as error:  # somebody else has it, or the API server does not answer
+        except ClusterError as error:  # another process has it, or the API server does not answer
             self._next_try_s = now + LOOK_S
             if error.message != self._in_the_way:
                 self._say(f"{error.message}: nothing begins before that has ended")

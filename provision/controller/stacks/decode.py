@@ -1,6 +1,6 @@
 """Judges a GpuStack of a cluster: the spec of the file, without what only the machine of an operator has.
 
-Whoever may write a GpuStack is not somebody who may read what lies beside the controller, or run programs there: keys
+Whoever may write a GpuStack may not therefore read what lies beside the controller, or run programs there: keys
 that name files or programs of the machine that runs grapnel are refused, but for files of one folder that the
 controller's own administrator fills, and says where they may be sent to.
 """

@@ -99,7 +99,7 @@ def status_of(stack: Stack | Unreadable, observed: Observed, former: StackStatus
 
 
 def without_controller(former: StackStatus, now: datetime) -> StackStatus:
-    """Return the status of a stack whose controller was uninstalled: it claims nothing, since nobody looks."""
+    """Return the status of a stack whose controller was uninstalled: it claims nothing, since no controller looks."""
     state = str(StackState.NO_CONTROLLER)
     message = f"no controller is installed since {now:%Y-%m-%d %H:%M:%S} UTC: how its nodes stand is not known"
     return StackStatus(

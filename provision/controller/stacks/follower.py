@@ -128,7 +128,7 @@ def read_status(found: object) -> StackStatus:
 
 
 def _decode(thing: StackObject, hosts: SecretHosts | None) -> Stack | Unreadable:
-    """Return a stack; one that nobody foresaw is no reason for the others to be left alone."""
+    """Return a stack; an unforeseen error is no reason for the others to be left alone."""
     try:
         return decode_stack(msgspec.to_builtins(thing), hosts)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is about this stack

@@ -49,7 +49,7 @@ class Unreadable:
     """A GpuStack that this grapnel cannot use, with every reason. Its Nodes stay as they are.
 
     They stay its own, too: another stack that selects them is not to have them for a mistake in this one. Where not
-    even its ``selector`` can be read, nobody knows which they are.
+    even its ``selector`` can be read, it is not known which they are.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Says to which hosts the Secrets of the controller's pod may be sent: by its administrator, not by a GpuStack. Pure.
 
 Whoever may write a GpuStack names both the file and the server of a gate: without a list of the administrator's, every
-token that is mounted would go wherever somebody likes.
+token that is mounted would go wherever the author of a GpuStack likes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Has the controller of a cluster end with nothing in flight, or go on: what the chart does before it is taken away.
 
-The controller is asked to begin nothing further, by a request that runs out where nobody renews it. What is in flight
+The controller is asked to begin nothing further, by a request that runs out where it is not renewed. What is in flight
 comes back into service or is finished; then the Deployment is scaled to zero, and what only a controller keeps up to
 date says that there is none. Until then nothing has changed: whoever refuses, or is killed, leaves it at work.
 """
@@ -150,7 +150,7 @@ class Ending:
                 uninstalling.withdraw(self.api)
 
     def _is_heard(self) -> bool:
-        """Tell whether whoever leads has read the request: it has written its lease since, or nobody holds it."""
+        """Tell whether whoever leads has read the request: it has written its lease since, or no replica holds it."""
         if self._asked is None:
             return False
         lease = read_lease(self.api, LEADER_NAME)

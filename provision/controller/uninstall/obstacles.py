@@ -101,6 +101,6 @@ def refusal(found: Mapping[str, str], why: str) -> GrapnelError:
 
 
 def farewell(sight: Sight) -> Iterator[str]:
-    """Yield what somebody has to know when the controller has ended."""
+    """Yield what an administrator has to know when the controller has ended."""
     if failed := sight.failed:
         yield f"left out of service, since it failed there: {few(list(failed))}; `grapnel status` says what to do"

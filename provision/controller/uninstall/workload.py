@@ -11,7 +11,8 @@ import msgspec
 from provision.base.printable import printable
 from provision.cluster.kubernetes.api.client import CONFLICT, NOT_FOUND
 from provision.cluster.kubernetes.api.exchange import MERGE_PATCH, Request, StatusError
-from provision.cluster.kubernetes.objects.core import Metadata
+from provision.cluster.kubernetes.objects.core import ApiObject, Condition, LabelSelector, Metadata
+from provision.cluster.kubernetes.objects.pods import ContainerStatus
 from provision.cluster.kubernetes.pods.gpu_pods import MIRROR, NODE_JOB
 
 if TYPE_CHECKING:
@@ -21,24 +22,16 @@ NODE: Final = "grapnel.dev/node"  # annotation of a Job: the Node that it is abo
 _LONGEST: Final = 300  # characters of what others say
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Tolerant: what is not named is ignored."""
-
-
-class Selector(_Part, frozen=True, kw_only=True):
-    match_labels: dict[str, str] = {}
-
-
-class DeploymentSpec(_Part, frozen=True, kw_only=True):
+class DeploymentSpec(ApiObject, frozen=True, kw_only=True):
     replicas: int = 1
-    selector: Selector = Selector()
+    selector: LabelSelector = LabelSelector()
 
 
-class DeploymentStatus(_Part, frozen=True, kw_only=True):
+class DeploymentStatus(ApiObject, frozen=True, kw_only=True):
     ready_replicas: int = 0
 
 
-class Deployment(_Part, frozen=True, kw_only=True):
+class Deployment(ApiObject, frozen=True, kw_only=True):
     """A Deployment of apps/v1."""
 
     metadata: Metadata
@@ -46,32 +39,13 @@ class Deployment(_Part, frozen=True, kw_only=True):
     status: DeploymentStatus = DeploymentStatus()
 
 
-class Waiting(_Part, frozen=True, kw_only=True):
-    reason: str = ""
-    message: str = ""
-
-
-class ContainerState(_Part, frozen=True, kw_only=True):
-    waiting: Waiting | None = None
-
-
-class ContainerStatus(_Part, frozen=True, kw_only=True):
-    state: ContainerState = ContainerState()
-
-
-class PodCondition(_Part, frozen=True, kw_only=True):
-    type: str
-    status: str
-    message: str = ""
-
-
-class PodStatus(_Part, frozen=True, kw_only=True):
+class PodStatus(ApiObject, frozen=True, kw_only=True):
     phase: str = ""
-    conditions: tuple[PodCondition, ...] = ()
+    conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
 
 
-class Pod(_Part, frozen=True, kw_only=True):
+class Pod(ApiObject, frozen=True, kw_only=True):
     """A pod of the controller."""
 
     metadata: Metadata
@@ -92,11 +66,11 @@ class Pod(_Part, frozen=True, kw_only=True):
         return printable(found or next((each.message for each in missing), ""), limit=_LONGEST).strip(": ")
 
 
-class JobStatus(_Part, frozen=True, kw_only=True):
+class JobStatus(ApiObject, frozen=True, kw_only=True):
     active: int = 0
 
 
-class Job(_Part, frozen=True, kw_only=True):
+class Job(ApiObject, frozen=True, kw_only=True):
     """A run on a node."""
 
     metadata: Metadata

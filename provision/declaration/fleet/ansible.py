@@ -17,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from provision.base.errors import os_reason
 from provision.declaration.fleet.errors import InventoryError
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def export_inventory(
     except subprocess.TimeoutExpired as error:
         raise InventoryError(f"{PROGRAM} did not answer within {timeout_s:.0f} s", hint=_paste(command)) from error
     except OSError as error:
-        raise InventoryError(f"{command[0]} does not start: {(error.strerror or str(error)).lower()}") from error
+        raise InventoryError(f"{command[0]} does not start: {os_reason(error)}") from error
     if done.returncode != 0:
         raise InventoryError(condense(done.stderr, sources), hint=_paste(command))
     return InventoryText(done.stdout, tuple(_UNMATCHED.findall(done.stderr)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from provision.base.errors import os_reason
 from provision.base.regular_file import read_beginning
 from provision.declaration.spec.beside import Beside
 from provision.declaration.spec.errors import DeclarationError
@@ -136,7 +137,7 @@ def read_file(path: Path) -> bytes:
         raise DeclarationError(f"{path} does not exist", (), hint=hint) from error
     except OSError as error:
         hint = "save the output of a program to a file first" if error.errno == errno.EINVAL else ""
-        reason = (error.strerror or str(error)).lower()
+        reason = os_reason(error)
         raise DeclarationError(f"{path} cannot be read: {reason}", (), hint=hint) from error
     if (other := recognize(content.decode("utf-8", "replace"), str(path))) is not None:
         raise DeclarationError(f"{path} is {other.what}, not a declaration", (), hint=other.hint)

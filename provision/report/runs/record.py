@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING, Final, Protocol
 
 from provision.apply.model import NodeFinished
+from provision.base.errors import os_reason
 from provision.report.runs.events import Cut, Ended, StepBegan, StepEnded, encode
 from provision.report.runs.translate import Translation, node_ended, planned
 
@@ -99,7 +100,7 @@ class RunRecord:
             if is_last:
                 self._file.write(encode(Cut(time=self._clock())))
         except OSError as error:
-            self.trouble = f"the run is not written down any more: {(error.strerror or str(error)).lower()}"
+            self.trouble = f"the run is not written down any more: {os_reason(error)}"
             self._file = None
 
     def observing(self, observe: RolloutObserver) -> RolloutObserver:

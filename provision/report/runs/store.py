@@ -21,7 +21,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
-from provision.base.errors import GrapnelError
+from provision.base.errors import GrapnelError, os_reason
 from provision.report.runs.events import STEPS, decode
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class RunFolder:
                     if (event := decode(line)) is not None:
                         yield event
         except OSError as error:
-            why = (error.strerror or str(error)).lower()
+            why = os_reason(error)
             raise RunsError(f"the events of run {self.name} in {self.path} cannot be read: {why}") from error
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import Counter
-from datetime import timedelta
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from provision.rollout.decision.policy import Policy
     from provision.rollout.decision.snapshot import NodeState
 
-STILL: Final = timedelta(seconds=A_MINUTE)
 _NAMED: Final = 3
 
 _Reason = tuple[str, int]  # and how long it is borne
@@ -151,7 +149,7 @@ class Admission:
         else:
             return NOTHING
         told = f"its domain {domain.title} of {count} {'node' if count == 1 else 'nodes'} begins together: {reason[0]}"
-        if self._phases and len(self._out - self._phases.keys()) + new <= limit:  # else nobody's end makes room for it
+        if self._phases and len(self._out - self._phases.keys()) + new <= limit:  # else no other's end makes room
             self._ahead = f"waits for domain {domain.title}, whose turn it is: {reason[0]}", reason[1]
         return told, reason[1]
 

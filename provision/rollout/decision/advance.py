@@ -73,7 +73,7 @@ def begin(node: NodeState, now: datetime) -> Action:
 
 
 def _in_place(node: NodeState, now: datetime) -> Record:
-    """Return the record of a change during which the node serves. A cordon that there is is somebody's."""
+    """Return the record of a change during which the node serves. A cordon that there is is not ours."""
     return Record(
         phase=Phase.VERIFY if node.is_as_declared else Phase.SWAP,
         target=node.target,
@@ -228,7 +228,7 @@ def _wait_for_domain(domain: Domain, node: NodeState, record: Record, now: datet
 
 
 def _why_lost(node: NodeState, record: Record) -> str:
-    """Return why the driver of a node is not touched: of one that is ill already nobody could say what made it so."""
+    """Return why the driver of a node is not touched: of one that is ill already, the cause could not be told."""
     if node.view.is_ready or record.is_returning or record.phase.may_be_undone:
         return ""
     return node.view.why_not_ready or "the kubelet is not ready"
@@ -245,12 +245,12 @@ def _run(node: NodeState, record: Record) -> RunStep:
 
 
 def _without_lifted_cordon(node: NodeState, record: Record) -> Record:
-    """Return the record after somebody lifted the cordon that was there before: the next one is this rollout's own."""
+    """Return the record after the cordon that was there before was lifted: the next one is this rollout's own."""
     return replace(record, was_cordoned=False) if record.was_cordoned and not node.view.is_cordoned else record
 
 
 def _is_behind(node: NodeState, record: Record, step: StepResult | None, pods: tuple[GpuPod, ...]) -> bool:
-    """Tell whether the node is not where its record says, since somebody was at it while nobody was at work here."""
+    """Tell whether the node is not where its record says, since it was changed while no engine was at work."""
     if record.phase is Phase.SWAP:  # it was uncordoned, and they came back
         return step is None and bool(pods or node.view.work) and not record.kind.is_in_place
     return node.is_disruptive and record.phase in (Phase.VERIFY, Phase.RESUME)
@@ -273,7 +273,7 @@ def _wait_for_jobs(node: NodeState, record: Record, now: datetime, began: dateti
 
 
 def has_to_be_granted(node: NodeState, record: Record) -> bool:
-    """Tell whether somebody else has yet to say that the node may leave service."""
+    """Tell whether another system has yet to say that the node may leave service."""
     maintenance = node.view.maintenance  # None: it is not declared any more
     return record.is_requested and maintenance is not None and not maintenance.is_granted
 

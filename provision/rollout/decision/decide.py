@@ -3,7 +3,7 @@
 Nodes in flight come first and are always brought to their end; one that is gone is not waited for for ever. Another
 one begins only while nothing has failed, a slot is free, enough of the fleet is in service, and what was changed before
 has stayed healthy for as long as it has to. Where nothing can move and nothing is under way, that is the end, with its
-reason: nobody has to wait without knowing why.
+reason, so that no wait is unexplained.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _move(node: NodeState, record: Record, now: datetime, began: datetime, domai
 
 
 def _is_gone(node: NodeState, now: datetime) -> bool:
-    """Tell whether a node has been missing for so long that nobody waits for it any more."""
+    """Tell whether a node has been missing for so long that it is not waited for any more."""
     if not node.is_missing or node.is_busy or node.lost_since is None:
         return False
     return now - node.lost_since >= node.lost_timeout

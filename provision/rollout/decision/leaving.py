@@ -37,7 +37,7 @@ def to_restart(node: NodeState, record: Record) -> tuple[GpuPod, ...]:
     """Return the pods that stayed through the exchange of the driver, and are asked to leave once it is over.
 
     They have the libraries of the former driver, which do not work with the new one; whoever made them starts them
-    again. Where all that are left were refused, nobody waits: no node stays out of service for it.
+    again. Where all that are left were refused, they are not waited for: no node stays out of service for it.
     """
     pods = tuple(pod for pod in _outlived(node, record) if pod.is_restarted)
     return pods if any(pod.uid not in node.blocked for pod in pods) else ()
@@ -111,7 +111,7 @@ def again(
     """Return what is tried again while something keeps the node in its phase."""
     if record.phase is Phase.RESUME:
         return None
-    if (pods or node.view.work) and not node.view.is_cordoned:  # somebody uncordoned it: they would come back
+    if (pods or node.view.work) and not node.view.is_cordoned:  # it was uncordoned: they would come back
         return Write(node.name, record, cordoned=True)
     if record.phase is Phase.CORDON:  # whatever keeps it there, jobs have yet to be waited for
         return None

@@ -90,7 +90,7 @@ def _untouched(state: NodeState, rollout: RolloutResult, *, canceled: bool) -> N
         return NodeResult(state.name, Status.UNCHANGED, note="is back in service: it has what is declared")
     is_skipped = state.view.is_skipped and upgrade is None and not canceled
     status = Status.CANCELED if canceled else Status.SKIPPED if is_skipped else Status.WAITING
-    if status is Status.SKIPPED:  # as somebody wants it: no failure
+    if status is Status.SKIPPED:  # as an administrator wants it: no failure
         return NodeResult(state.name, status, note=f"no upgrade begins on it until `grapnel skip --undo {state.name}`")
     why = rollout.waiting.get(state.name) or state.called_off or state.obstacle or f"stopped: {rollout.stop}"
     reason = "not started" if canceled else why

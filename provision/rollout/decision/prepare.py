@@ -94,9 +94,9 @@ def prepare(
 ) -> Prepared:
     """Sort the nodes of an apply; ``stacks`` and ``views`` have the same nodes. ``groups`` are the inventory's.
 
-    A node without an answer is as declared: whoever asked the others knows that. Of one that is in flight, nobody does.
-    ``unnamed`` are nodes of the fleet that are left out, of which some may be in a domain with one that is not. Of
-    those that are ``barred``, one that an earlier rollout left failed counts as failed in this one: it is not tried
+    A node without an answer is as declared: whoever asked the others knows that. Of one that is in flight, that is not
+    known. ``unnamed`` are nodes of the fleet that are left out, of which some may be in a domain with one that is not.
+    Of those that are ``barred``, one that an earlier rollout left failed counts as failed in this one: it is not tried
     again.
     """
     found = [
@@ -161,7 +161,7 @@ def _leaves(state: NodeState) -> bool:
 
 
 def only_in_flight(prepared: Prepared, pause: Pause) -> Prepared:
-    """Return what is left of an apply that begins while somebody wants none to: nodes that are out of service already.
+    """Return what is left of an apply that begins during a pause: nodes that are out of service already.
 
     The others wait, also when it is resumed before the end: what they take was not prepared.
     """
@@ -203,7 +203,7 @@ def _is_changed(answer: Assessment | Failure) -> bool:
 
 
 def _barred(state: NodeState, *, is_barred: bool) -> NodeState:
-    """Return a node that is not tried again, where an earlier rollout left it failed and nobody has asked for it."""
+    """Return a node that is not tried again, where an earlier rollout left it failed and that was not asked for."""
     record = state.record
     if not is_barred or record is None or not (record.phase.is_over and record.has_failed) or record.retry:
         return state
@@ -213,7 +213,7 @@ def _barred(state: NodeState, *, is_barred: bool) -> NodeState:
 def _state(view: NodeView, answer: Assessment | Failure | None, stack: StackSpec) -> NodeState:
     target = (stack.driver.version or "") if stack.driver.enabled else ""
     drain = drain_policy(stack.rollout, stack.scheduler)
-    if answer is None and view.record is not None and not view.record.phase.is_over:  # nobody has asked it
+    if answer is None and view.record is not None and not view.record.phase.is_over:  # it was not asked
         return _unreached(view, view.record, target or view.record.target, drain)
     if answer is None:
         return NodeState(view=view, target=target, drain=drain, is_as_declared=True)

@@ -42,7 +42,7 @@ class Holder:
 class StepResult:
     """How a step of a phase ended: done, or failed, or (neither) held by others and to be tried again.
 
-    ``is_unreachable``: it failed since the node could not be reached, so that nobody knows what became of it.
+    ``is_unreachable``: it failed since the node could not be reached, so that it is not known what became of it.
     """
 
     phase: Phase
@@ -84,7 +84,7 @@ class NodeState:
     there. ``wants_to_begin``: it has to be taken out of service, or is still out of it since it failed.
     ``has_failed_before``: an earlier apply left it failed. ``is_changed``: it is in service with the target since its
     upgrade. ``is_blamed``: it failed in this process, and the change may be the cause. ``is_serving``: it is ready and
-    takes pods. ``is_fit``: it is ready, and nobody wants it left alone. ``turn`` orders those that wait.
+    takes pods. ``is_fit``: it is ready, and is not to be left alone. ``turn`` orders those that wait.
     """
 
     view: NodeView
@@ -179,8 +179,13 @@ class NodeState:
 
     @property
     def takes_pods(self) -> bool:
-        """Whether it is in service, whatever its record says: it was never cordoned, or somebody has uncordoned it."""
+        """Whether it is in service, whatever its record says: it was never cordoned, or was uncordoned."""
         return not self.view.is_cordoned and not self.is_released
+
+    @property
+    def why_no_change(self) -> str:
+        """Why the node is to have no change any more, empty where it may have one."""
+        return self.called_off or ("it is skipped" if self.view.is_skipped else "")
 
     @property
     def kept_out(self) -> str:
@@ -252,7 +257,7 @@ class RunStep:
 class Withdraw:
     """Put a node back into service whose driver was not touched, and forget its change.
 
-    ``cordoned``: False to uncordon it, None to leave its cordon, which is somebody else's. ``why`` is why its change is
+    ``cordoned``: False to uncordon it, None to leave its cordon, which others have set. ``why`` is why its change is
     not wanted any more, empty where it is put off. ``record`` is what is remembered of an upgrade before it.
     """
 

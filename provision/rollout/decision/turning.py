@@ -52,21 +52,16 @@ def put_back(node: NodeState, record: Record, why: str) -> Withdraw:
 def _why(node: NodeState, domain: Domain | None) -> str:
     """Return why a node is turned round, empty where it is not. A domain is, as a whole, or goes on as a whole."""
     if domain is None:
-        return why_called_off(node) or node.obstacle or _needless(node)
+        return node.why_no_change or node.obstacle or _needless(node)
     if domain.failed is not None or domain.is_committed:
         return ""
     other = domain.called_off
     if other is not None:
         of = "" if other is node else f"{other.name} of its domain {domain.title}: "
-        return f"{of}{why_called_off(other)}"
+        return f"{of}{other.why_no_change}"
     if domain.is_changing or domain.why_not_back(node.serves_with or ""):  # such as of one that reboots meanwhile
         return ""
     return _needless(node)
-
-
-def why_called_off(node: NodeState) -> str:
-    """Return why somebody wants a node left as it is, empty where nobody does."""
-    return node.called_off or ("it is skipped" if node.view.is_skipped else "")
 
 
 def _needless(node: NodeState) -> str:

@@ -142,7 +142,7 @@ class Cluster(Protocol):
     def set_marks(self, wanted: Mapping[str, NodeMarks]) -> Mapping[str, ClusterError]:
         """Give nodes their labels and taints, and take away what is declared no more; return what went wrong.
 
-        What somebody else has set stays as it is.
+        What others have set stays as it is.
         """
 
     def compare_tenancy(self, order: TenancyOrder) -> TenancyChange:
@@ -151,18 +151,18 @@ class Cluster(Protocol):
     def set_tenancy(self, order: TenancyOrder) -> TenancyChange:
         """Make them as declared, take back what this stack declares no more, and return what was done.
 
-        What somebody else has made or set stays as it is, and is among the problems.
+        What others have made or set stays as it is, and is among the problems.
         """
 
     def lease(self, holder: str) -> AbstractContextManager[None]:
         """Keep every other engine out while inside; the same ``holder`` takes its own lease over at once.
 
-        Raises HeldError when somebody else holds it. When it is lost inside, the next `write`, `evict`,
+        Raises HeldError when another process holds it. When it is lost inside, the next `write`, `evict`,
         `ensure_runtime_class` or `check_lease` raises LeaseLostError and does nothing.
         """
 
     def paused(self) -> Pause | None:
-        """Return who wants no further node to begin, None where nobody does.
+        """Return who wants no further node to begin, None where no pause does.
 
         Inside `lease` it costs no request, and is known within seconds.
         """
@@ -200,7 +200,7 @@ class OneByOne:
         return {}
 
     def request_maintenance(self: Cluster, node: str) -> None:
-        """There is nobody who would have to be asked."""
+        """No other system has to be asked."""
         del node
 
     def why_runtime_class_stays(self: Cluster, name: str) -> str | None:

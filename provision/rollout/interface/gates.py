@@ -35,7 +35,7 @@ class Gates(Protocol):
     """The gates of a rollout."""
 
     def states(self) -> tuple[GateState, ...]:
-        """Return what is known of each now, at once: nobody is asked."""
+        """Return what is known of each now, at once, without asking."""
 
 
 class NoGates:

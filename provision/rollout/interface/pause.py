@@ -1,4 +1,4 @@
-"""Defines a pause: somebody wants no further node to begin until it is taken back."""
+"""Defines a pause: no further node is to begin until it is taken back."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class SimulatedLease:
 
 @dataclass(slots=True)
 class Hooks:
-    """Whom effects are shown to before they happen: it may raise instead. Nobody, unless a test wants to know."""
+    """Whom effects are shown to before they happen: it may raise instead. None, unless a test wants to know."""
 
     write: Callable[[str, Record | None, bool | None], None] = lambda _node, _record, _cordoned: None
     evict: Callable[[str, GpuPod], None] = lambda _node, _pod: None

@@ -1,18 +1,14 @@
-"""Keeps virtual time, and lets an engine run in it: steps are the simulated fleet's, and waiting makes time pass."""
+"""Lets an engine run in virtual time: steps are the simulated fleet's, and waiting makes time pass."""
 
 from __future__ import annotations
 
-import heapq
-import itertools
-from collections.abc import Callable
-from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.steps.executor import Event, StepEnded
 
 if TYPE_CHECKING:
     import threading
-    from datetime import datetime
+    from collections.abc import Callable
 
     from provision.rollout.model import Origin, Phase
     from provision.rollout.simulate.world import World
@@ -86,35 +82,3 @@ class VirtualExecutor:
 
     def close(self) -> None:
         """Return at once: what runs belongs to the world, and an engine closes when it has nothing to wait for."""
-
-
-Happening = Callable[[], None]
-
-
-class VirtualTime:
-    """Seconds since ``start``. ``jump`` is what somebody has put the clock forward or back by: events do not mind."""
-
-    def __init__(self, start: datetime) -> None:
-        self.start = start
-        self.jump = timedelta(0)
-        self.now_s = 0.0
-        self._order = itertools.count()
-        self._due: list[tuple[float, int, Happening]] = []
-
-    def __call__(self) -> datetime:
-        """Return what a clock on the wall shows."""
-        return self.start + timedelta(seconds=self.now_s) + self.jump
-
-    def after(self, delay_s: float, happening: Happening) -> None:
-        """Have something happen; what is due at the same moment happens in the order in which it was asked for."""
-        heapq.heappush(self._due, (self.now_s + delay_s, next(self._order), happening))
-
-    def step(self, until_s: float) -> bool:
-        """Let the next thing happen that is due by then; if nothing is, it is then, and the answer False."""
-        if not self._due or self._due[0][0] > until_s:
-            self.now_s = max(self.now_s, until_s)
-            return False
-        due_s, _order, happening = heapq.heappop(self._due)
-        self.now_s = max(self.now_s, due_s)
-        happening()
-        return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from provision.base.errors import os_reason
 from provision.base.regular_file import read_beginning
 from provision.declaration.spec.errors import DeclarationError
 from provision.declaration.spec.load import failed
@@ -32,7 +33,7 @@ def load_scenario(path: Path, start: datetime) -> Scenario:
     try:
         data = read_beginning(path, MAX_BYTES + 1)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = os_reason(error)
         raise DeclarationError(f"{path} cannot be read: {reason}", ()) from error
     return read_scenario(data, str(path), start)
 

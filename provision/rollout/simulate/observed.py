@@ -64,7 +64,7 @@ def scenario_of(
 
 
 def _node(view: NodeView, stack: StackSpec, target: str, groups: Sequence[str]) -> NodeModel:
-    """Return a node as it is before it begins; the cordon of an upgrade that is not over is ours, not somebody's."""
+    """Return a node as it is before it begins; the cordon of an upgrade that is not over is ours, not another's."""
     record = view.record
     is_out = record is not None and not record.phase.is_in_service
     return NodeModel(

@@ -19,10 +19,10 @@ from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import ChangeKind, Phase
 from provision.rollout.simulate.chance import Chance
 from provision.rollout.simulate.cluster import SimulatedCluster
-from provision.rollout.simulate.executor import VirtualExecutor, VirtualTime
+from provision.rollout.simulate.executor import VirtualExecutor
 from provision.rollout.simulate.machine import Machine, Pod
 from provision.rollout.simulate.playback import Playback, Recorder, plays_of
-from provision.rollout.simulate.world import Budget, World
+from provision.rollout.simulate.world import Budget, VirtualTime, World
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,7 @@ Told = Callable[[int, float], None]  # how many nodes have come to an end, and a
 
 
 def play(scenario: Scenario, seed: int, told: Told = lambda _over, _at_s: None) -> Playback:
-    """Roll out in virtual time until it is over. Nobody holds a wave: its gate is passed when it is healthy."""
+    """Roll out in virtual time until it is over. No wave is held: its gate is passed when it is healthy."""
     chance = Chance(scenario, seed)
     world = build(scenario, chance)
     cluster = SimulatedCluster(world)
@@ -105,7 +105,7 @@ def _why_still(recorder: Recorder) -> str:
 
 
 def _is_about_skipped(nodes: Sequence[NodeState]) -> bool:
-    """Tell whether nothing is left undone but what somebody wants left alone: that is no roll-out that stopped."""
+    """Tell whether nothing is left undone but what is skipped: that is no roll-out that stopped."""
     left = [node for node in nodes if node.wants_to_begin or node.is_in_flight or node.has_failed]
     return bool(left) and all(node.view.is_skipped and node.wants_to_begin for node in left)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from provision.rollout.interface.progress import RolloutProgress
     from provision.rollout.interface.standing import Standing
     from provision.rollout.model import Phase
-    from provision.rollout.simulate.executor import VirtualTime
+    from provision.rollout.simulate.world import VirtualTime
 
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)? UTC")
 _MORE: Final = re.compile(r"(, a node[^,]*)+|( and \d+ more)")

@@ -6,7 +6,11 @@ through the methods here. How long a step takes, and whether it fails, is asked 
 
 from __future__ import annotations
 
+import heapq
+import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Protocol
 
 from provision.apply.model import Failure, NodeResult, Status
@@ -17,14 +21,46 @@ from provision.rollout.step import StepOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from datetime import datetime
 
     from provision.rollout.interface.pause import Pause
     from provision.rollout.model import Origin
-    from provision.rollout.simulate.executor import VirtualTime
     from provision.rollout.simulate.machine import Machine, Pod
 
 _CHANGES: Final = (Phase.SWAP, Phase.ROLLBACK)
 NOTICE_S: Final = 10.0  # until it is noticed that a connection is lost
+
+
+Happening = Callable[[], None]
+
+
+class VirtualTime:
+    """Seconds since ``start``. ``jump`` is what the clock was put forward or back by: events do not mind."""
+
+    def __init__(self, start: datetime) -> None:
+        self.start = start
+        self.jump = timedelta(0)
+        self.now_s = 0.0
+        self._order = itertools.count()
+        self._due: list[tuple[float, int, Happening]] = []
+
+    def __call__(self) -> datetime:
+        """Return what a clock on the wall shows."""
+        return self.start + timedelta(seconds=self.now_s) + self.jump
+
+    def after(self, delay_s: float, happening: Happening) -> None:
+        """Have something happen; what is due at the same moment happens in the order in which it was asked for."""
+        heapq.heappush(self._due, (self.now_s + delay_s, next(self._order), happening))
+
+    def step(self, until_s: float) -> bool:
+        """Let the next thing happen that is due by then; if nothing is, it is then, and the answer False."""
+        if not self._due or self._due[0][0] > until_s:
+            self.now_s = max(self.now_s, until_s)
+            return False
+        due_s, _order, happening = heapq.heappop(self._due)
+        self.now_s = max(self.now_s, due_s)
+        happening()
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +140,7 @@ class World:
     def begin_step(
         self, waiter: StepWaiter, node: str, phase: Phase, back: Origin | None = None, *, undoes: bool = False
     ) -> None:
-        """Run the step of a phase for somebody; on the way ``back``, for the driver that was there before.
+        """Run the step of a phase; on the way ``back``, for the driver that was there before.
 
         ``undoes``: its swap leads to the former driver.
         """
@@ -268,7 +304,7 @@ class World:
     # People, hardware and networks
 
     def cordon(self, node: str, who: str) -> None:
-        """Cordon a node as somebody else does."""
+        """Cordon a node as others do."""
         machine = self.machines[node]
         machine.is_cordoned, machine.cordoned_by = True, who
         self.changed(node)

@@ -93,7 +93,7 @@ def _at(node: NodeStatus, wave: str, domain: str, seen: Seen) -> NodeStatus:
 def _trouble(
     node: NodeStatus, reported: Reported, plugin: Plugin | None, seen: Seen
 ) -> tuple[Situation, datetime | None, str] | None:
-    """Return what of a node that is content as far as upgrades go needs somebody, since when, and why."""
+    """Return what of a node that is content as far as upgrades go needs an administrator, since when, and why."""
     if node.situation not in (situations.IDLE, situations.DONE):
         return None
     if node.record is not None and seen.time - node.record.since < _SETTLES:
@@ -127,7 +127,7 @@ def _progress(node: NodeStatus) -> str:
 
 
 def _is_at_work(seen: Seen) -> bool:
-    """Tell whether an engine is at work; where the lease could not be read, nobody is said to have gone."""
+    """Tell whether an engine is at work; where the lease could not be read, none is said to have gone."""
     return not seen.is_lease_known or (seen.tenant is not None and seen.tenant.is_at_work)
 
 
@@ -179,7 +179,7 @@ def _remarked(node: NodeStatus, view: NodeView | NodeProblem, seen: Seen) -> Nod
 
 
 def _left_behind(view: NodeView, seen: Seen) -> str:
-    """Return that conditions tell of an upgrade that nobody is at: whoever set them was killed."""
+    """Return that conditions tell of an upgrade at which no engine is at work: the one that set them was killed."""
     record = view.record
     is_under_way = record is not None and not record.phase.is_over
     if not view.told or (record is not None and is_under_way and _is_worked_at(view.name, record, seen)):
@@ -232,7 +232,7 @@ def _in_service(name: str, view: NodeView, waits: str, seen: Seen) -> NodeStatus
 
 
 def _is_not_declared(name: str, view: NodeView, seen: Seen) -> str:
-    """Return that a node has another driver than it is to have, in words; empty where it has, or nobody knows.
+    """Return that a node has another driver than it is to have, in words; empty where it has, or it is not known.
 
     The node daemon's word is the later one: a record tells what an upgrade came to, and not what was done since.
     """

@@ -86,8 +86,8 @@ class StackSeen:
 class Seen:
     """What was read at ``time``, by the clock of the place that keeps it.
 
-    ``tenant`` is None when nobody holds the lease, ``standing`` when nothing was published, ``pause`` when
-    nobody has paused it. ``controller`` is the replica of a controller that leads, whether nodes are changed or not;
+    ``tenant`` is None when no process holds the lease, ``standing`` when nothing was published, ``pause`` when
+    it is not paused. ``controller`` is the replica of a controller that leads, whether nodes are changed or not;
     None where there is none, or that cannot be known. ``complaints`` are what
     could not be read, and why; ``is_lease_known`` is false when that was the lease, ``is_leader_known``
     when it was who leads. ``stacks`` are the GpuStacks of a cluster, in the order of their names. ``declared`` are the
@@ -136,10 +136,10 @@ class NodeStatus:
     """How one node stands.
 
     ``since`` is when that began, ``reason`` why it waits, failed or cannot be told of. ``left_s`` are the seconds that
-    its upgrade probably still takes, None where nothing was measured or nobody is at it. ``wave`` and ``domain`` are
-    titles, empty where it has none or the engine did not say. ``remarks`` are what else people should know of it.
-    ``reported`` is what its Node says of the machine, ``declared`` the driver and ``plugin`` the node daemon that
-    it is to have; None is not known.
+    its upgrade probably still takes, None where nothing was measured or no engine is at work on it. ``wave`` and
+    ``domain`` are titles, empty where it has none or the engine did not say. ``remarks`` are what else people should
+    know of it. ``reported`` is what its Node says of the machine, ``declared`` the driver and ``plugin`` the node
+    daemon that it is to have; None is not known.
     """
 
     name: str

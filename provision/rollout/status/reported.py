@@ -1,4 +1,4 @@
-"""Defines what a Node says of its machine, for people, and what in that needs somebody. Pure.
+"""Defines what a Node says of its machine, for people, and what in that needs an administrator. Pure.
 
 Nodes may write what they like about themselves: it is shown of that node alone, and nothing is decided by it.
 """
@@ -40,7 +40,7 @@ class Drift(StrEnum):
     NONE = "none"
     DRIFTED = "drifted"
     NOT_COMPARED = "not-compared"
-    NOT_KNOWN = "not-known"  # nobody has said
+    NOT_KNOWN = "not-known"  # it was not said
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +72,15 @@ class User:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reported:
-    """What a Node says of its machine. Empty or None is what is not known: nobody has said it lately.
+    """What a Node says of its machine. Empty or None is what is not known: it was not said lately.
 
     ``kubelet`` and ``engine`` are versions, ``is_ready`` and ``heard`` are about the kubelet. ``said`` is when the node
     daemon last spoke; ``driver``, ``module``, ``seen`` (GPUs), ``unusable`` of them and ``drift`` are its words, and
     ``driver_trouble``, ``gpu_trouble`` and ``drift_words`` why they are not as they should be. ``offered`` and
     ``capacity`` are numbers of devices by resource, as the kubelet counts them; None where it does not report.
-    ``users`` are pods that hold such devices, None where nobody asked; ``unasked`` is why they could not be asked for.
-    ``published`` are devices for claims, by class, None where nobody asked; ``unpublished`` is why nobody could.
+    ``users`` are pods that hold such devices, None where that was not asked; ``unasked`` is why they could not be asked
+    for. ``published`` are devices for claims, by class, None where that was not asked; ``unpublished`` is why it could
+    not be.
     """
 
     is_ready: bool = True
@@ -117,7 +118,7 @@ def only_gpus(devices: Mapping[str, int], plugin: Plugin | None) -> dict[str, in
 
 
 def trouble_of(reported: Reported, plugin: Plugin | None) -> tuple[Situation, str] | None:
-    """Return what of a node in service needs somebody, and why; None where nothing that is known does."""
+    """Return what of a node in service needs an administrator, and why; None where nothing that is known does."""
     if plugin is not None and not plugin.enabled:
         return None
     is_told_to = plugin is not None and plugin.kubernetes_api is not None
@@ -142,7 +143,8 @@ def knows_offer(reported: Reported, plugin: Plugin | None) -> bool:
 def may_publish(reported: Reported, plugin: Plugin | None) -> bool:
     """Tell whether a node may give GPUs to claims: it is declared to, or its kubelet does not count just what there is.
 
-    Where nobody knows what is declared, a kubelet that counts more has parts of GPUs, which may be some of them alone.
+    Where it is not known what is declared, a kubelet that counts more has parts of GPUs, which may be some of them
+    alone.
     """
     if reported.offered is None:
         return False
@@ -158,7 +160,7 @@ def _counted(offered: Mapping[str, int]) -> int:
 
 
 def _short(reported: Reported, plugin: Plugin | None) -> str:
-    """Return how a node offers fewer GPUs than it has, empty where it does not, or nobody knows."""
+    """Return how a node offers fewer GPUs than it has, empty where it does not, or it is not known."""
     if reported.unusable:
         return reported.gpu_trouble
     if not knows_offer(reported, plugin):

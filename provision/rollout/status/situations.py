@@ -350,7 +350,7 @@ RETURNED_INTERFACE: Final = Situation(
 )
 AT_WORK: Final = (*WORKING.values(), REBOOTING, DIVIDING, CHANGING_OVER)
 
-# In the order in which they are shown: what needs somebody first.
+# In the order in which they are shown: what needs an administrator first.
 SITUATIONS: Final = (
     *FAILED_IN.values(),
     FAILED_REBOOT,

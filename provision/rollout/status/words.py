@@ -110,7 +110,7 @@ class Unknown:
 
 
 def rows_of(nodes: Iterable[NodeStatus], last: Mapping[str, Last]) -> tuple[list[MachineRow], list[Unknown]]:
-    """Return a row for all nodes of which the same is known, what needs somebody first; and what is not known."""
+    """Return a row for nodes of which the same is known, first what needs an administrator; and what is not known."""
     groups: dict[tuple[bool, Cells, Last | None, bool], list[NodeStatus]] = {}
     unknown: dict[tuple[str, str], list[str]] = {}
     for node in nodes:
@@ -129,7 +129,7 @@ def rows_of(nodes: Iterable[NodeStatus], last: Mapping[str, Last]) -> tuple[list
 
 
 def with_last_runs(status: FleetStatus, last: Mapping[str, Last]) -> FleetStatus:
-    """Return a status in which a failed run needs somebody, where nothing later is known of its node."""
+    """Return a status in which a failed run needs an administrator, where nothing later is known of its node."""
     if status.is_at_work or all(run.is_good for run in last.values()):
         return status
     nodes = tuple(_after(node, last.get(node.name)) for node in status.nodes)

@@ -61,7 +61,7 @@ def _facts(context: ApplyContext, node: str, observe: Observer, cancel: threadin
 
 
 def unheard(failure: Failure) -> Failure:
-    """Return a failure that says nothing of the driver as one of a node that nobody could ask: it is asked again."""
+    """Return a failure that says nothing of the driver as one of a node that could not be asked: it is asked again."""
     return failure if failure.status is Status.CANCELED else replace(failure, status=Status.UNREACHABLE)
 
 

@@ -50,7 +50,7 @@ class NodeSteps:
 
     ``known`` are assessments that a swap may start from, each used once; ``verified`` are nodes whose driver was
     verified by the run that swapped it, so that it need not be done twice. ``unsettled`` has the node's driver run
-    from before a swap of which nobody knows yet what became of it.
+    from before a swap of which it is not known yet what became of it.
 
     A node without a daemon is asked as well: the collection itself then finds who holds a GPU, and what is loaded.
     """
@@ -183,7 +183,7 @@ class NodeSteps:
     def _assessment(self, node: str, observe: Observer, cancel: threading.Event) -> Assessment | Failure:
         """Return what the plan was made from that a person has seen, the first time, and the node's present state then.
 
-        Who held a GPU at that time has been asked to leave since; the release has found nobody.
+        Who held a GPU at that time has been asked to leave since; the release has found none.
         """
         known = self.known.pop(node, None)
         if known is None:
@@ -236,7 +236,7 @@ class NodeSteps:
         self, phase: Phase, node: str, variables: Mapping[str, object], observe: Observer, cancel: threading.Event
     ) -> Followed:
         request = self.context.playbooks.daemon(phase.value, node, variables)
-        asks_only = phase is Phase.RELEASE  # it is asked again and again while somebody holds a GPU
+        asks_only = phase is Phase.RELEASE  # it is asked again and again while a process holds a GPU
         for _ in range(TRIES):
             followed = follow(self.context.runner, request, observe, cancel, gathering=asks_only)
             if (

@@ -1,7 +1,7 @@
 """Takes back what grapnel has made in a cluster: labels and taints of Nodes, RuntimeClasses.
 
 What is taken back is found on the objects themselves (an annotation, a label), so that a run that was killed is
-continued by the next one, and what somebody else has made or changed since stays. Nothing is taken from a node on which
+continued by the next one, and what others have made or changed since stays. Nothing is taken from a node on which
 the removal failed, and no RuntimeClass that a machine may still need.
 """
 

@@ -43,7 +43,7 @@ class VerbSteps:
     """Runs the steps on a node as ``NodeSteps`` does, but for the change of the driver.
 
     ``undone`` are the changes that the way back leads away from, by node, ``foreseen`` what a plan shows of each.
-    ``asked`` are nodes whose program was called, and nobody knows what became of that. Without a driver afterwards
+    ``asked`` are nodes whose program was called, and it is not known what became of that. Without a driver afterwards
     there is nothing to verify, and no GPU to offer.
     """
 
@@ -84,7 +84,7 @@ class VerbSteps:
     def _drive(self, node: str, observe: Observer, cancel: threading.Event) -> Failure | None:
         """Have the driver changed; return why it was not.
 
-        Whoever calls the node's program may be ended in the middle of it, so that nobody has heard what became of it.
+        Whoever calls the node's program may be ended in the middle of it, so that its end was not heard.
         The node is looked at then, before it is called again: a second way back would lead further.
         """
         context, said, tries = self.steps.context, None, TRIES

@@ -295,7 +295,7 @@ def _state(
 
 
 def _wanted(state: NodeState, stack: StackSpec, extent: Extent) -> NodeState:
-    """Return a node that is left with its former driver afterwards, where somebody wants that."""
+    """Return a node that is left with its former driver afterwards, where that is asked for."""
     who, record, after = extent.wanted_by.get(state.name, ""), state.record, _version_after(state)
     if not who:
         return state

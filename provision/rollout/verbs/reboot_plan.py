@@ -124,7 +124,7 @@ def why_needed(facts: NodeFacts) -> tuple[str, ...]:
 
 
 def why_not(facts: NodeFacts) -> str:
-    """Return why a reboot would do harm, or is somebody else's to do; empty where it is neither."""
+    """Return why a reboot would do harm, or is another system's to do; empty where it is neither."""
     run = facts.driver.run
     if run is not None and run.state == "needs-reboot":
         return f"its driver change waits for a reboot ({run.reboot}): `grapnel apply` reboots it, and goes on with that"

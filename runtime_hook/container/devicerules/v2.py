@@ -111,7 +111,6 @@ def _open_programs(folder: str) -> list[AttachedProgram]:
 # include/uapi/linux/bpf.h, kernel/bpf/cgroup.c (cg_dev_verifier_ops), kernel/bpf/syscall.c (bpf_insn_prepare_dump).
 
 _INSTRUCTION = struct.Struct("=BBhi")  # code, registers, jump, number
-INSTRUCTION_BYTES = _INSTRUCTION.size
 
 _LOAD_WORD = 0x61  # BPF_LDX | BPF_MEM | BPF_W
 _LOAD_NUMBER = 0x18  # BPF_LD | BPF_IMM | BPF_DW, two instructions long

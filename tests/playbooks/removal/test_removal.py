@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.machine.commands import link_command
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Finished
-from ansible_collections.grapnel.node.plugins.module_utils.machine.selinux import MODULE_PATH
 from ansible_collections.grapnel.node.plugins.module_utils.removal.carry_out import carry_out
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import (
     PLACE,
@@ -18,12 +16,8 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.originals imp
     remember_held,
     remember_packages,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.removal.packages import RemovalError
 from ansible_collections.grapnel.node.plugins.module_utils.removal.plan import document, find_removal
 
-from plugin.dra.domains.driver import FOLDER as DOMAIN_CLAIMS
-from plugin.dra.others.driver import FOLDER as OTHER_CLAIMS
-from plugin.dra.store import FOLDER as CLAIMS
 from tests.playbooks.fakes import Systemd
 from tests.playbooks.removal.node import (
     ALL,
@@ -79,19 +73,6 @@ def test_a_removal_that_was_killed_is_done_by_the_next_one(machine: Machine, eng
     assert tree(machine.root) == before
 
 
-CDI = '{"containerEdits": {"hooks": [{"hookName": "createRuntime", "path": "%s"}]}}'
-OUR_HOOK = "/usr/lib/grapnel/hook/grapnel-hook"
-
-
-def test_the_file_for_cdi_goes_from_where_the_hook_s_configuration_has_it(machine: Machine, engine: Systemd) -> None:
-    assert engine
-    set_up(machine)
-    machine.write("/etc/grapnel/hook.json", '{"cdi": "/srv/cdi/ours.json"}\n')
-    machine.write("/srv/cdi/ours.json", CDI % OUR_HOOK)
-    remove(machine)
-    assert list((machine.root / "srv/cdi").iterdir()) == []
-
-
 def test_what_an_exchange_of_the_engine_left_behind_that_was_killed_goes(machine: Machine, engine: Systemd) -> None:
     assert engine
     before = tree(machine.root)
@@ -100,87 +81,6 @@ def test_what_an_exchange_of_the_engine_left_behind_that_was_killed_goes(machine
     machine.write("/var/lib/grapnel/engine/trial/bin/sh", mode=0o755)
     remove(machine)
     assert tree(machine.root).keys() - before.keys() <= {str(machine.root / "etc/main.conf")}
-
-
-def test_the_files_of_claims_go_with_the_daemon(machine: Machine, engine: Systemd) -> None:
-    """Those of other devices and of IMEX channels have no hook, and their kinds of device are grapnel's alone."""
-    assert engine
-    set_up(machine)
-    machine.write("/etc/grapnel/node.json", '{"cdiFolder": "/srv/cdi"}\n')
-    machine.write("/srv/cdi/grapnel-claims.json", CDI % OUR_HOOK)
-    machine.write("/srv/cdi/grapnel-devices.json", '{"kind": "grapnel.dev/device", "devices": []}')
-    machine.write("/srv/cdi/grapnel-domains.json", '{"kind": "grapnel.dev/channel", "devices": []}')
-    machine.write("/srv/cdi/theirs.json", CDI % "/usr/bin/nvidia-cdi-hook")
-    remove(machine)
-    assert [path.name for path in (machine.root / "srv/cdi").iterdir()] == ["theirs.json"]
-
-
-def prepared(machine: Machine, *claims: str, folder: str = OTHER_CLAIMS) -> None:
-    for claim in claims:
-        text = json.dumps({"namespace": "ml", "name": claim}) if claim != "damaged" else "{"
-        machine.write(f"/var/lib/grapnel/node/{folder}/{claim}.json", text)
-
-
-@pytest.mark.parametrize("folder", [CLAIMS, OTHER_CLAIMS, DOMAIN_CLAIMS])
-def test_claims_of_each_driver_of_the_daemon_keep_it(machine: Machine, engine: Systemd, folder: str) -> None:
-    """Those of ComputeDomains did not: a pod with a channel was left without the daemon."""
-    assert engine
-    set_up(machine)
-    prepared(machine, "train", folder=folder)
-    now = [0.0]
-    clock = Clock(monotonic=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds))
-    with pytest.raises(RemovalError, match=r"ml/train\. Their pods end only while"):
-        remove(machine, clock=clock)
-
-
-def test_the_daemon_stays_while_a_claim_is_prepared(machine: Machine, engine: Systemd) -> None:
-    """A pod that no drain evicts could not end any more: nobody took its claim back."""
-    assert engine
-    set_up(machine)
-    prepared(machine, "agent", "damaged")
-    before, now = tree(machine.root), [0.0]
-    clock = Clock(monotonic=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds))
-    with pytest.raises(RemovalError, match=r"/other-claims/damaged.json, ml/agent\. Their pods end only while"):
-        remove(machine, clock=clock)
-    assert tree(machine.root) == before
-    assert "claims are prepared on the node (2)" in str(find_removal(machine.host, ALL).notes)
-    remove(machine, {"runtime", "hook"}, clock)
-
-
-@pytest.mark.parametrize("folder", ["claims", "other-claims", "domain-claims"])
-def test_claims_that_a_kubelet_gives_back_soon_are_waited_for(machine: Machine, engine: Systemd, folder: str) -> None:
-    assert engine
-    set_up(machine)
-    prepared(machine, "train", folder=folder)
-    claim = machine.root / f"var/lib/grapnel/node/{folder}/train.json"
-    remove(machine, clock=Clock(sleep=lambda _seconds: claim.unlink()))
-    assert not (machine.root / "var/lib/grapnel/node").exists()
-
-
-def test_a_file_with_the_name_of_that_of_other_devices_stays_where_others_made_it(
-    machine: Machine, engine: Systemd
-) -> None:
-    assert engine
-    set_up(machine)
-    machine.write("/var/run/cdi/grapnel-devices.json", '{"kind": "example.com/device", "devices": []}')
-    remove(machine)
-    assert [path.name for path in (machine.root / "var/run/cdi").iterdir()] == ["grapnel-devices.json"]
-
-
-@pytest.mark.parametrize("named", ["/srv/data", "/srv/data/theirs.json", "/srv/data/link", "/srv/data/note", "/srv/"])
-def test_nothing_else_goes_that_a_hook_s_configuration_names(machine: Machine, engine: Systemd, named: str) -> None:
-    """A folder that was named there by mistake went with all that was in it."""
-    assert engine
-    set_up(machine)
-    machine.write("/etc/grapnel/hook.json", f'{{"cdi": "{named}"}}\n')
-    machine.write("/srv/data/theirs.json", CDI % "/usr/bin/nvidia-cdi-hook")
-    machine.write("/srv/data/note", "a note\n")
-    machine.write("/srv/ours.json", CDI % OUR_HOOK)
-    (machine.root / "srv/data/link").symlink_to("../ours.json")
-    before = tree(machine.root / "srv")
-    remove(machine)
-    assert tree(machine.root / "srv") == before
-    assert (machine.root / "srv/data/link").is_symlink()
 
 
 def test_what_was_mounted_for_mps_is_unmounted_before_its_folder_goes(machine: Machine, engine: Systemd) -> None:
@@ -444,78 +344,3 @@ def test_settings_of_kubelet_and_kernel_are_given_back_by_an_apply_and_said_to_s
     remove(machine)
 
     assert machine.read("/etc/grapnel/tuning.json") == "{}"
-
-
-@pytest.mark.parametrize("kills", range(1, 4))
-def test_selinux_has_nothing_of_grapnels_afterwards(machine: Machine, engine: Systemd, kills: int) -> None:
-    """Whenever the removal is killed, the next one finds the module that the policy still has."""
-    modules = machine.root / "var/lib/selinux/targeted/active/modules/400"
-    modules.mkdir(parents=True)
-    machine.write("/usr/sbin/semodule", mode=0o755)
-    before = tree(machine.root)
-    set_up(machine)
-    assert engine.active == "active"
-    write(machine, {MODULE_PATH: "(type grapnel_gpu_device_t)\n"})
-    (modules / "grapnel").mkdir()
-    killed = iter(range(kills))
-
-    def semodule() -> Finished:
-        if next(killed, None) is not None:
-            return Finished(1, stderr="killed\n")
-        (modules / "grapnel").rmdir()
-        return Finished(0)
-
-    machine.teach("semodule --remove grapnel", semodule)
-    told = document(find_removal(machine.host, ALL))["steps"]
-    assert ("hook", "remove", "SELinux module grapnel") in [(one["part"], one["action"], one["target"]) for one in told]
-    for _ in range(kills):
-        with pytest.raises(RemovalError, match="semodule --remove grapnel failed"):
-            remove(machine)
-    remove(machine)
-
-    assert tree(machine.root) == before
-    assert find_removal(machine.host, ALL).steps == ()
-
-
-@pytest.fixture
-def policy(machine: Machine, engine: Systemd) -> Machine:
-    """A node with grapnel's module in its policy, and the tool that takes it out."""
-    set_up(machine)
-    assert engine.active == "active"
-    machine.write("/usr/sbin/semodule", mode=0o755)
-    machine.write("/var/lib/selinux/targeted/active/modules/400/grapnel/cil")
-    return machine
-
-
-def test_the_policy_is_left_before_the_tools_go_that_came_with_an_engine(policy: Machine) -> None:
-    """container-selinux brings policycoreutils, and goes with the engine that it came with."""
-    teach_packages(policy)
-    remember_packages(policy.host, "docker", Packages(("docker.io", "runc")))
-    policy.teach("semodule --remove grapnel")
-
-    remove(policy)
-
-    purged = next(at for at, call in enumerate(policy.calls) if call.startswith("env DEBIAN_FRONTEND"))
-    assert policy.calls.index("semodule --remove grapnel") < purged
-
-
-def test_a_policy_that_nothing_can_change_any_more_keeps_its_module_and_that_is_said(policy: Machine) -> None:
-    """SELinux was switched off and its tools were removed: no second removal would do better."""
-    (policy.root / "usr/sbin/semodule").unlink()
-
-    removal = find_removal(policy.host, ALL)
-    remove(policy)
-
-    assert "no semodule" in " ".join(removal.notes)
-    assert not any(call.startswith("semodule") for call in policy.calls)
-    assert not (policy.root / "usr/lib/grapnel").exists()
-
-
-def test_the_policy_keeps_its_module_while_the_hook_stays(machine: Machine, engine: Systemd) -> None:
-    set_up(machine)
-    assert engine.active == "active"
-    write(machine, {MODULE_PATH: "(type grapnel_gpu_device_t)\n"})
-    machine.write("/var/lib/selinux/targeted/active/modules/400/grapnel/cil")
-    targets = [one["target"] for one in document(find_removal(machine.host, ALL - {"hook"}))["steps"]]
-    assert MODULE_PATH not in targets
-    assert "SELinux module grapnel" not in targets

@@ -11,7 +11,7 @@ from plugin.base.errors import MigError
 from plugin.base.log import Logger
 from plugin.devices.inventory import HostTree, Inventory, next_inventory
 from plugin.dra.devices import DraDevice, find_devices
-from plugin.dra.instances import Instances
+from plugin.dra.gpus.instances import Instances
 from plugin.dra.service import ClaimService, Health
 from plugin.dra.store import ClaimStore, Record
 from plugin.driver.mig_instances import CuttableGpu

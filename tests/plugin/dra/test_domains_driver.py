@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import AsyncMock, patch
 
 from plugin.base.log import Logger
+from plugin.dra import driver as shared
 from plugin.dra import messages as api
 from plugin.dra.domains import driver as module
 from plugin.dra.store import Published
@@ -103,9 +104,9 @@ def prepare(folder: Path, cluster: Cluster, *, has_channel: bool = True) -> tupl
         return answer.value.error, left
 
     with (
-        patch.object(module, "ClusterApi", lambda *_: cluster),
-        patch.object(module, "SliceKeeper", lambda *_, **_keys: cluster.slices),
-        patch.object(module, "Registration", Registration),
+        patch.object(shared, "ClusterApi", lambda *_: cluster),
+        patch.object(shared, "SliceKeeper", lambda *_, **_keys: cluster.slices),
+        patch.object(shared, "Registration", Registration),
         patch.object(Imex, "require_ready", AsyncMock()),
     ):
         return asyncio.run(asked())

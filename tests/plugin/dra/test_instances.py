@@ -20,7 +20,7 @@ from plugin.changes.mig_layout.model import Entry, Layout
 from plugin.changes.mig_layout.plan import plan_layout
 from plugin.dra import messages as api
 from plugin.dra.devices import DRIVER, DraDevice
-from plugin.dra.instances import Partitioner
+from plugin.dra.gpus.instances import Partitioner
 from plugin.dra.partitions import set_apart
 from plugin.dra.store import PARTITIONS, read_partitions
 from plugin.driver.mig_instances import CuttableGpu

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from plugin.base.log import Logger
+from plugin.dra import driver as shared
 from plugin.dra.claims import ClaimName
 from plugin.dra.others import driver as module
 from plugin.dra.others.devices import FILE
 from plugin.dra.store import ClaimStore, Edits, PreparedDevice, Published, Record
+from plugin.kubelet.pod_resources.holdings import HoldingsView
 from plugin.settings.node_config import DRA, NodeConfig
 from tests.plugin.dra.test_others_given_twice import Registration, Slices
 
@@ -34,7 +36,7 @@ def made(folder: Path) -> module.OtherDriver:
         Published("", "n1"),
         Logger(),
         environment={},
-        view=unused,
+        view=HoldingsView(unused, unused, unused, Logger()),
         prepared=unused,
         changed=unused,
     )
@@ -49,7 +51,7 @@ def test_it_says_what_keeps_its_slices_from_being_written(tmp_path: Path) -> Non
         await driver.close()
         return said
 
-    with patch.object(module, "SliceKeeper", Refused), patch.object(module, "Registration", Registration):
+    with patch.object(shared, "SliceKeeper", Refused), patch.object(shared, "Registration", Registration):
         assert WHY in asyncio.run(problem())
 
 
@@ -68,6 +70,6 @@ def test_a_daemon_that_was_killed_after_the_record_writes_the_file_of_engines_th
         driver.prepare()
         await driver.close()
 
-    with patch.object(module, "SliceKeeper", Slices), patch.object(module, "Registration", Registration):
+    with patch.object(shared, "SliceKeeper", Slices), patch.object(shared, "Registration", Registration):
         asyncio.run(prepare())
     assert [each["name"] for each in json.loads(before.read_text())["devices"]] == ["nic.0a1b"]

@@ -17,6 +17,7 @@ from lab.sysfs import Tree
 from plugin.base.errors import RequestError
 from plugin.base.log import Logger
 from plugin.devices.allocation.table import EMPTY_TABLE, allocate
+from plugin.dra import driver as shared
 from plugin.dra import messages as api
 from plugin.dra.devices import Features
 from plugin.dra.others import driver as module
@@ -101,7 +102,7 @@ class Node(RuleBasedStateMachine):
             def _read_claim(self, claim: ClaimName) -> dict[str, Any]:
                 return node.read(claim)
 
-        with patch.object(module, "SliceKeeper", Slices), patch.object(module, "Registration", Registration):
+        with patch.object(shared, "SliceKeeper", Slices), patch.object(shared, "Registration", Registration):
             self.driver = Driver(
                 config,
                 Published("", "n1"),

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from lab import promtool
+from lab.tools import promtool
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _PROMTOOL = promtool.find()
 WITH_PROMTOOL = pytest.mark.skipif(
-    _PROMTOOL is None, reason="no promtool on PATH or in the cache: python3 -m lab.promtool fetches it; make check does"
+    _PROMTOOL is None,
+    reason="no promtool on PATH or in the cache: python3 -m lab.tools.promtool fetches it; make check does",
 )
 
 _NOISE = re.compile(

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from plugin.base.errors import ConfigError
-from plugin.settings.by_label import ByLabel, choose
+from plugin.settings.by_label import choose
 from plugin.settings.load import Invocation, Loaded, load, load_to_start
+from plugin.settings.model import ByLabel
 from plugin.settings.store import HeardLabel, read_heard_label, write_heard_label
 
 RULES = ByLabel(Path("/f"), "nvidia.com/device-plugin.config")

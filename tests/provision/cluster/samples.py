@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from provision.cluster.kubernetes.objects.nodes import Node
 from provision.cluster.kubernetes.objects.pods import Pod
+from provision.cluster.kubernetes.pods.gpu_pods import Claims, NodePods, PodUse, node_pods, pod_use, unknown
 from provision.rollout.model import Phase, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from provision.cluster.kubernetes.pods.pod_rules import PodRules
 
 CONTRACT = Path(__file__).parents[3] / "docs" / "contracts" / "node-state"
 NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
@@ -42,3 +48,12 @@ def pod(name: str = "web", **changes: Any) -> Pod:
 def container(**resources: dict[str, str]) -> dict[str, Any]:
     """Return a container with these ``requests`` or ``limits``."""
     return {"name": "main", "image": "x", "resources": resources}
+
+
+def pods_of_nodes(pods: Iterable[Pod], rules: PodRules, claims: Claims = unknown) -> dict[str, NodePods]:
+    """Return the pods that matter, by node. ``claims``: see `pod_use`."""
+    found: dict[str, list[PodUse]] = {}
+    for pod in pods:
+        if (use := pod_use(pod, rules, claims)) is not None:
+            found.setdefault(use.node, []).append(use)
+    return {node: node_pods(uses) for node, uses in found.items()}

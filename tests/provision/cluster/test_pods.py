@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from provision.cluster.kubernetes.objects.pods import PodResourceClaim
-from provision.cluster.kubernetes.pods.gpu_pods import Claims, Given, has_gpu_of, pods_of_nodes, unknown
+from provision.cluster.kubernetes.pods.gpu_pods import Claims, Given, has_gpu_of, unknown
 from provision.cluster.kubernetes.pods.pod_rules import PodRules
 from provision.declaration.spec.model import DaemonSets
 from provision.rollout.model import GpuPod
-from tests.provision.cluster.samples import container, pod
+from tests.provision.cluster.samples import container, pod, pods_of_nodes
 
 RULES = PodRules(resources=frozenset({"example.com/gpu"}))
 GPU = {"nvidia.com/gpu": "1"}

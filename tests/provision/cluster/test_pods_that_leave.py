@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from provision.cluster.kubernetes.objects.pods import Toleration
-from provision.cluster.kubernetes.pods.gpu_pods import NodePods, pods_of_nodes
+from provision.cluster.kubernetes.pods.gpu_pods import NodePods
 from provision.cluster.kubernetes.pods.pod_rules import DRAIN_SKIP, tolerates
 from provision.declaration.spec.model import DaemonSets
 from provision.declaration.spec.values.label_selector import parse_selector
-from tests.provision.cluster.samples import container, pod
+from tests.provision.cluster.samples import container, pod, pods_of_nodes
 from tests.provision.cluster.test_pods import GPU, OWNER, RULES, only
 
 DAEMON = {"ownerReferences": [OWNER | {"kind": "DaemonSet", "name": "d", "controller": True}]}

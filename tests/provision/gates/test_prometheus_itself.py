@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lab import promtool
 from lab.machine.errors import LabError
+from lab.tools import promtool
 from provision.declaration.spec.model import Expect
 from provision.rollout.gates import GateKeeper
 from provision.rollout.gates.prometheus import Samples, UnansweredError, ask

@@ -9,7 +9,7 @@ import pytest
 from provision.declaration.fleet.facts.driver import Unattended
 from provision.declaration.fleet.facts.node import InstalledPackage
 from provision.planning.node_plan import Action
-from tests.provision.planner.test_engine_sources import knowing, rocky, stack, with_engine
+from tests.provision.planner.engine_nodes import knowing, rocky, stack, with_engine
 from tests.provision.samples import edit_package, edit_package_manager, replace
 
 if TYPE_CHECKING:

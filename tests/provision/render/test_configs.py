@@ -36,12 +36,6 @@ def test_the_daemon_learns_its_resource_and_where_the_kubelet_is() -> None:
     }
 
 
-def test_the_daemon_serves_metrics_where_the_declaration_says() -> None:
-    stack = make_stack(plugin={"metricsAddress": "0.0.0.0:9400"})
-
-    assert json.loads(render_node_config(stack))["metricsAddress"] == "0.0.0.0:9400"
-
-
 def test_the_daemon_learns_through_what_pods_get_gpus_where_that_is_not_the_device_plugin() -> None:
     by_claims = make_stack(plugin={"interface": "dra", "kubernetesApi": "/etc/kubernetes/kubelet.conf"})
 
@@ -55,15 +49,11 @@ def test_the_daemon_learns_through_what_pods_get_gpus_where_that_is_not_the_devi
     assert "interface" not in json.loads(render_node_config(make_stack(plugin={"interface": "devicePlugin"})))
 
 
-def test_the_daemon_learns_whether_a_container_may_start_without_a_memory_limit() -> None:
-    stack = make_stack(plugin={"memoryLimits": "required"})
-
-    assert json.loads(render_node_config(stack))["memoryLimits"] == "required"
-
-
-def test_the_daemon_learns_through_what_labels_go_and_what_follows_over_use() -> None:
+def test_the_daemon_learns_what_is_declared_of_it() -> None:
     declared = {
         "kubernetesApi": "/etc/kubernetes/kubelet.conf",
+        "metricsAddress": "0.0.0.0:9400",
+        "memoryLimits": "required",
         "labels": "nodeFeature",
         "nodeFeatureNamespace": "nfd",
         "memoryOveruse": "evict",
@@ -73,9 +63,3 @@ def test_the_daemon_learns_through_what_labels_go_and_what_follows_over_use() ->
     rendered = json.loads(render_node_config(make_stack(plugin=declared)))
 
     assert {key: rendered.get(key) for key in declared} == declared
-
-
-def test_the_daemon_learns_how_to_reach_its_node_object_where_the_declaration_says() -> None:
-    stack = make_stack(plugin={"kubernetesApi": "/etc/kubernetes/kubelet.conf"})
-
-    assert json.loads(render_node_config(stack))["kubernetesApi"] == "/etc/kubernetes/kubelet.conf"

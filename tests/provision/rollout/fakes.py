@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -34,6 +35,21 @@ OLD, NEW = "535.261.03", "535.309.01"
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 CALM: Callable[[str], None] = lambda _what: None  # noqa: E731 - an effect that nothing disturbs
+
+
+class KilledError(BaseException):
+    """The process ends here."""
+
+
+def killed_at(number: int) -> Callable[[str], None]:
+    """Return an effect that ends the process before the effect of that number, from 0."""
+    count = itertools.count()
+
+    def effect(what: str) -> None:
+        if next(count) == number:
+            raise KilledError(what)
+
+    return effect
 
 
 def pod(name: str, **more: object) -> GpuPod:

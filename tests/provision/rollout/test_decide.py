@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.declaration.spec.model import Rollout
-from provision.rollout.decision.admission import STILL
 from provision.rollout.decision.decide import decide
 from provision.rollout.decision.policy import Policy, strictest
 from provision.rollout.decision.snapshot import Decision, RunStep, Snapshot, StepResult, Withdraw, Write
@@ -86,7 +85,7 @@ def test_unfinished_nodes_go_on_before_anything_begins() -> None:
 )
 def test_nodes_that_are_unavailable_for_other_reasons_count(blocker: NodeView, reason: str) -> None:
     nodes = (state("n1"), state("n2"), state("n7", blocker, is_disruptive=False))
-    decision = at(*nodes, max_unavailable=1, still_since=NOW - STILL)
+    decision = at(*nodes, max_unavailable=1, still_since=NOW - MINUTE)
     assert decision.waiting == {"n1": reason, "n2": reason}
     assert (decision.stop, decision.is_over) == (reason, True)
     assert begun(at(*nodes, max_unavailable=2)) == ["n1"]
@@ -99,7 +98,7 @@ def test_what_only_a_person_can_change_is_not_waited_for() -> None:
 
 def test_a_node_that_is_not_ready_is_waited_for_a_while() -> None:
     blocked = state("n1"), state("n7", view("n7", is_ready=False), is_disruptive=False)
-    for since in (None, NOW - STILL + timedelta(seconds=1)):
+    for since in (None, NOW - MINUTE + timedelta(seconds=1)):
         decision = at(*blocked, max_unavailable=1, still_since=since)
         assert (decision.stop, decision.is_over, decision.is_still) == (None, False, True)
 
@@ -179,7 +178,7 @@ def test_a_date_to_come_holds_nobody_up() -> None:
 
 def test_what_soaks_has_to_stay_healthy() -> None:
     sick = done("n1", since=NOW - MINUTE, is_ready=False)
-    decision = at(sick, state("n2"), soak=5 * MINUTE, still_since=NOW - STILL)
+    decision = at(sick, state("n2"), soak=5 * MINUTE, still_since=NOW - MINUTE)
     assert (decision.stop, decision.is_over) == ("n1 has not been ready since it was changed", True)
 
 

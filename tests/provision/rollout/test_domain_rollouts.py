@@ -20,6 +20,7 @@ from tests.provision.rollout.fakes import (
     FakeCluster,
     FakeNode,
     FakeSteps,
+    KilledError,
     make_engine,
     pod,
     state,
@@ -158,10 +159,6 @@ def test_a_node_whose_kubelet_goes_once_its_driver_is_verified_is_not_waited_for
     failure = results[lost].failure
     assert failure is not None
     assert "the kubelet is not ready" in failure.message
-
-
-class KilledError(BaseException):
-    """The process ends here."""
 
 
 def run_killed_at(cluster: FakeCluster, effect: int, policy: Policy) -> bool:

@@ -14,10 +14,13 @@ from provision.rollout.decision.policy import Policy
 from provision.rollout.errors import LeaseLostError, UnreachableError
 from provision.rollout.model import Phase
 from tests.provision.rollout.fakes import (
+    CALM,
     NEW,
     OLD,
     FakeCluster,
     FakeSteps,
+    KilledError,
+    killed_at,
 )
 from tests.provision.rollout.process import Rollout, fleet, statuses
 
@@ -26,25 +29,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class KilledError(BaseException):
-    """The process ends here."""
-
-
 def run_killed_at(cluster: FakeCluster, effect: int, policy: Policy) -> bool:
     """Run a process that is killed before its nth effect; return whether it lived to its end."""
-    count = itertools.count()
-
-    def die(what: str) -> None:
-        if next(count) == effect:
-            raise KilledError(what)
-
-    cluster.effect = die
+    die = cluster.effect = killed_at(effect)
     try:
         Rollout(cluster, policy, FakeSteps(cluster, die)).end()
     except KilledError:
         return False
     finally:
-        cluster.effect = lambda _what: None
+        cluster.effect = CALM
     return True
 
 

@@ -28,9 +28,20 @@ from provision.rollout.interface.progress import PhaseEntered
 from provision.rollout.model import ChangeKind, NodeView, Phase
 from provision.rollout.step import StepOutcome
 from provision.rollout.steps.interface_steps import apply_steps
-from tests.provision.rollout.fakes import NEW, NOON, Clock, FakeCluster, make_engine, record, state, view
+from tests.provision.rollout.fakes import (
+    CALM,
+    NEW,
+    NOON,
+    Clock,
+    FakeCluster,
+    KilledError,
+    killed_at,
+    make_engine,
+    record,
+    state,
+    view,
+)
 from tests.provision.rollout.process import fleet, statuses
-from tests.provision.rollout.test_engine_cut_off import KilledError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -280,19 +291,13 @@ def test_whatever_is_killed_the_next_apply_ends_with_every_node_as_declared(
     for effect in itertools.count():
         machines = Machines.of("n1", "n2")
         machines.steps.refused.update(["n1"] if refused else [])
-        count = itertools.count()
-
-        def die(what: str, count: itertools.count[int] = count, effect: int = effect) -> None:
-            if next(count) == effect:
-                raise KilledError(what)
-
-        machines.cluster.effect = machines.steps.effect = die
+        machines.cluster.effect = machines.steps.effect = killed_at(effect)
         try:
             machines.apply()
             lived = True
         except KilledError:
             lived = False
-        machines.cluster.effect = machines.steps.effect = lambda _what: None
+        machines.cluster.effect = machines.steps.effect = CALM
         machines.cluster.is_held = False
         machines.steps.unproven.clear()
         machines.steps.refused.clear()

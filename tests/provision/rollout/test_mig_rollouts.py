@@ -13,9 +13,20 @@ from provision.rollout.decision.policy import Policy
 from provision.rollout.decision.undoing import Part, part_of
 from provision.rollout.model import ChangeKind, NodeView, Phase
 from provision.rollout.step import StepOutcome
-from tests.provision.rollout.fakes import NEW, OLD, Clock, FakeCluster, FakeSteps, make_engine, record, state
+from tests.provision.rollout.fakes import (
+    CALM,
+    NEW,
+    OLD,
+    Clock,
+    FakeCluster,
+    FakeSteps,
+    KilledError,
+    killed_at,
+    make_engine,
+    record,
+    state,
+)
 from tests.provision.rollout.process import fleet, statuses
-from tests.provision.rollout.test_engine_cut_off import KilledError
 from tests.provision.samples import make_stack
 
 if TYPE_CHECKING:
@@ -120,19 +131,13 @@ def test_a_node_that_cannot_be_divided_stays_out_of_service_with_the_reason_unti
 def test_whatever_is_killed_the_next_apply_ends_with_every_node_divided_and_in_service() -> None:
     for effect in itertools.count():
         machines = Machines.of("n1", "n2")
-        count = itertools.count()
-
-        def die(what: str, count: itertools.count[int] = count, effect: int = effect) -> None:
-            if next(count) == effect:
-                raise KilledError(what)
-
-        machines.cluster.effect = machines.steps.effect = die
+        machines.cluster.effect = machines.steps.effect = killed_at(effect)
         try:
             machines.apply()
             lived = True
         except KilledError:
             lived = False
-        machines.cluster.effect = machines.steps.effect = lambda _what: None
+        machines.cluster.effect = machines.steps.effect = CALM
         machines.cluster.is_held = False
         machines.apply()
 

@@ -21,6 +21,7 @@ from tests.provision.rollout.fakes import (
     FakeCluster,
     FakeNode,
     FakeSteps,
+    KilledError,
     make_engine,
     pod,
     state,
@@ -222,10 +223,6 @@ def bring_back(cluster: FakeCluster, policy: Policy) -> None:
     """Let nodes that were left on their way back return: whoever applies is told of these failures first."""
     if any(node.record and node.record.is_returning for node in cluster.nodes.values()):
         roll_out(cluster, policy)
-
-
-class KilledError(BaseException):
-    """The process ends here."""
 
 
 @pytest.mark.slow

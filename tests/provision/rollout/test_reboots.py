@@ -10,9 +10,8 @@ from datetime import timedelta
 import pytest
 
 from provision.rollout.model import ChangeKind, Phase
-from tests.provision.rollout.fakes import NEW, NOON, OLD, record
+from tests.provision.rollout.fakes import CALM, NEW, NOON, OLD, KilledError, killed_at, record
 from tests.provision.rollout.reboots import Machines, boot_of
-from tests.provision.rollout.test_engine_cut_off import KilledError
 
 REBOOT = ChangeKind.REBOOT
 PATIENT: dict[str, object] = {"drainTimeoutMinutes": 600}  # of a clock that runs fast
@@ -49,19 +48,13 @@ def test_the_boot_that_is_to_end_is_recorded_before_anything_is_done() -> None:
 
 def run_killed_at(machines: Machines, effect: int, **rollout: object) -> bool:
     """Run a process that is killed at its nth effect, on the machines or where state lives; tell whether it lived."""
-    count = itertools.count()
-
-    def die(what: str) -> None:
-        if next(count) == effect:
-            raise KilledError(what)
-
-    machines.effect = machines.cluster.effect = die
+    machines.effect = machines.cluster.effect = killed_at(effect)
     try:
         machines.reboot(rollout=rollout)
     except KilledError:
         return False
     finally:
-        machines.effect = machines.cluster.effect = lambda _what: None
+        machines.effect = machines.cluster.effect = CALM
     return True
 
 

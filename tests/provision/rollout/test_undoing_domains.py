@@ -15,7 +15,7 @@ from provision.rollout.decision.snapshot import NodeState, Snapshot, StepResult,
 from provision.rollout.model import Phase
 from provision.rollout.verbs.plan import DriverVerb, Extent, plan_verb
 from provision.rollout.verbs.removing import Removing
-from tests.provision.rollout.fakes import MINUTE, NEW, NOON, OLD, pod, record, state, view
+from tests.provision.rollout.fakes import MINUTE, NEW, NOON, OLD, KilledError, pod, record, state, view
 from tests.provision.rollout.machines import (
     BEFORE,
     CHANGED,
@@ -54,10 +54,6 @@ class Watch:
             if rack_of(name) and (name == entering or not node.is_cordoned):
                 serving.setdefault(rack_of(name)[0], set()).add(self.found.loaded[name])
         assert all(len(drivers) == 1 for drivers in serving.values()), serving
-
-
-class KilledError(BaseException):
-    """The process ends here."""
 
 
 def watched(found: Machines) -> Watch:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.declaration.spec.model import Wave
-from provision.rollout.decision.admission import STILL
 from provision.rollout.decision.decide import decide
 from provision.rollout.decision.order.membership import with_waves
 from provision.rollout.decision.policy import Policy, WavePolicy
@@ -98,7 +97,7 @@ def test_nothing_follows_a_wave_that_is_not_healthy(
     told = f"wave 1 of 2 (canary) is not healthy since its change: {reason}"
     assert (decision.actions, decision.waiting) == ((), {"n2": told})
     assert decision.is_over is is_over_at_once
-    assert at(*nodes, still_since=NOW - STILL).stop == told
+    assert at(*nodes, still_since=NOW - MINUTE).stop == told
 
 
 def test_a_node_that_was_cordoned_before_its_change_is_healthy() -> None:
@@ -131,7 +130,7 @@ def test_the_first_wave_that_has_a_node_is_the_canary() -> None:
 
 
 def test_a_canary_that_nobody_could_change_proves_nothing() -> None:
-    decision = at(new("n1", 0, obstacle="its driver is not staged"), new("n2", 1), still_since=NOW - STILL)
+    decision = at(new("n1", 0, obstacle="its driver is not staged"), new("n2", 1), still_since=NOW - MINUTE)
     why = "no node of wave 1 of 2 (canary) could be changed: n1: its driver is not staged"
     assert (decision.actions, decision.stop) == ((), why)
     assert begun(at(new("n1", 0, obstacle="no route"), done("n3", 0), new("n2", 1))) == ["n2"]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lab import chromium
-from lab.browser import NETWORK_CHANGED, Browser
+from lab.tools import chromium
+from lab.tools.browser import NETWORK_CHANGED, Browser
 from provision.report.run_page import render_page
 from tests.provision.runs.story import HOSTILE, HOSTILE_NAME, night, report_of
 

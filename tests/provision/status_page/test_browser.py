@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lab import chromium
-from lab.browser import NETWORK_CHANGED, Browser
+from lab.tools import chromium
+from lab.tools.browser import NETWORK_CHANGED, Browser
 from provision.report.status_page.feed import Feed
 from provision.report.status_page.server import PageServer, Settings
 from provision.rollout.model import Phase

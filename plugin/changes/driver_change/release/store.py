@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plugin.base.errors import ReleaseError
+from plugin.base.errors import ReleaseError, os_reason
 from plugin.changes.driver_change.release.record import MAX_BYTES, Release, parse_release, render_release
 from plugin.system.durable import flush_folder, read_bounded, replace_file
 from plugin.system.sole import lock_now
@@ -34,7 +34,7 @@ def read_release(folder: Path) -> Release | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = os_reason(error)
     except (ValueError, RecursionError) as error:
         reason = str(error)
     return Release("", problem=f"{path} cannot be understood: {reason}")
@@ -47,7 +47,7 @@ def write_release(folder: Path, release: Release) -> None:
         replace_file(path, render_release(release))
     except OSError as error:
         raise ReleaseError(
-            f"{path} cannot be written: {(error.strerror or str(error)).lower()}",
+            f"{path} cannot be written: {os_reason(error)}",
             "nothing was released; you must be root, and the disk must be writable and have space",
         ) from error
 
@@ -61,9 +61,7 @@ def forget_release(folder: Path) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise ReleaseError(
-            f"{path} cannot be removed: {(error.strerror or str(error)).lower()}", "the node stays released"
-        ) from error
+        raise ReleaseError(f"{path} cannot be removed: {os_reason(error)}", "the node stays released") from error
     return True
 
 
@@ -78,7 +76,7 @@ def sole_change(folder: Path, timeout_s: float) -> Iterator[None]:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise ReleaseError(
-            f"{folder} cannot be used: {(error.strerror or str(error)).lower()}",
+            f"{folder} cannot be used: {os_reason(error)}",
             "nothing was changed; you must be root",
         ) from error
     try:

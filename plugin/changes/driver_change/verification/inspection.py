@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from plugin.base.errors import DriverNotReady, NoAnswer
+from plugin.base.errors import DriverNotReady, NoAnswer, os_reason
 from plugin.changes.driver_change.verification.comparison import fabric_problem
 from plugin.changes.driver_change.verification.model import Found, NewXid, Trial
 from plugin.devices.health.xid import judge_xid
@@ -150,7 +150,7 @@ def _read_log(host: Host) -> tuple[tuple[LoggedXid, ...], str]:
     try:
         found = xids_since(read_records(host.kernel_log), host.since_s)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = os_reason(error)
         return (), f"earlier xid errors are not known: {host.kernel_log}: {reason}"
     if found is None:
         return (

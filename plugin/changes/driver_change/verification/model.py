@@ -71,7 +71,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is expected: the declaration first, then what was remembered. None: nobody knows.
+    """What is expected: the declaration first, then what was remembered. None: not known.
 
     `before` is what GPUs were at the release, by UUID. `excused` were unhealthy then: what is wrong with them is told
     and fails nothing. `had_libcuda`: whether it was installed then.

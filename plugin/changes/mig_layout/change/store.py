@@ -12,7 +12,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from plugin.base.documents import list_of, member, read_versioned, text, truth
-from plugin.base.errors import MigError
+from plugin.base.errors import MigError, os_reason
 from plugin.system.durable import flush_folder, read_bounded, replace_file
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def read_file(path: Path, limit: int, parse: Callable[[bytes], _Value], hint: st
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise MigError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}", "are you root?") from error
+        raise MigError(f"{path} cannot be read: {os_reason(error)}", "are you root?") from error
     except (ValueError, RecursionError) as error:
         raise MigError(f"{path} cannot be understood: {error}", hint) from error
 
@@ -73,7 +73,7 @@ def write_file(path: Path, content: str) -> None:
         replace_file(path, content)
     except OSError as error:
         hint = "nothing was changed after that; you must be root, and the disk must be writable and have space"
-        raise MigError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}", hint) from error
+        raise MigError(f"{path} cannot be written: {os_reason(error)}", hint) from error
 
 
 def forget(folder: Path, name: str) -> None:
@@ -82,7 +82,7 @@ def forget(folder: Path, name: str) -> None:
         (folder / name).unlink(missing_ok=True)
         flush_folder(folder)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = os_reason(error)
         raise MigError(f"{folder / name} cannot be removed: {reason}", "the same call tries it again") from error
 
 
@@ -93,9 +93,9 @@ MAX_BYTES = 1024 * 1024
 
 
 class OpenMigChange(NamedTuple):
-    """The GPUs that are being changed, which nobody is given. `closes`: the driver must not be open for it.
+    """The GPUs that are being changed, which no pod is given. `closes`: the driver must not be open for it.
 
-    `problem` says why the file cannot be understood: then nobody knows which GPUs these are.
+    `problem` says why the file cannot be understood: then it is not known which GPUs these are.
     """
 
     since: str

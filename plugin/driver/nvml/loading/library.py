@@ -106,13 +106,13 @@ class Follower(Protocol):
 
 
 class NoFollower:
-    """Where nobody keeps anything."""
+    """Keeps nothing of a session."""
 
     def session_begins(self) -> None:
-        """Nothing is kept."""
+        """Do nothing."""
 
     def session_ends(self) -> None:
-        """Nothing was kept."""
+        """Do nothing."""
 
 
 class NvmlSource:

@@ -60,7 +60,7 @@ def driver_version() -> str:
 def without_doubles(answers: list[GpuFacts | LostGpu]) -> list[GpuFacts | LostGpu]:
     """Return the answers, a GPU that claims to be an earlier one as lost.
 
-    With the same UUID nobody can tell the two apart, with the same minor number two pods would get one GPU.
+    With the same UUID the two cannot be told apart, with the same minor number two pods would get one GPU.
     """
     uuids: dict[str, int] = {}
     minors: dict[int, int] = {}

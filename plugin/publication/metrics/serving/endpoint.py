@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from plugin.base.errors import os_reason
 from plugin.publication.metrics.exposition import CONTENT_TYPE
 from plugin.publication.metrics.serving.owners import LimitQuestion, OwnerQuestion
 from plugin.publication.metrics.serving.scrape import TIMEOUT_S, DriverQuestion, NodeState, Scrape
@@ -132,7 +133,7 @@ async def serve_metrics(address: str, sources: Sources, dependencies: Dependenci
     try:
         await server.start(*split_address(address))
     except OSError as error:
-        problem = f"{address} cannot be served: {(error.strerror or str(error)).lower()}"
+        problem = f"{address} cannot be served: {os_reason(error)}"
         logger.warning(problem, hint="there are no metrics: free the address or name another metricsAddress")
     else:
         logger.info("metrics", address=address)

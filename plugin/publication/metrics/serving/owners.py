@@ -79,7 +79,7 @@ class OwnerQuestion:
 
     def _read(self) -> Owners:
         if self._reader is None:
-            # Not before somebody looks: the first list of devices does not wait for it.
+            # Not before metrics are read: the first list of devices does not wait for it.
             from plugin.holdings.holders.pod_names import PodNames
             from plugin.holdings.holders.processes import ProcessTable
 
@@ -106,7 +106,7 @@ class LimitSource(Protocol):
 
 
 class LimitQuestion:
-    """Asks when somebody looks. Names are read in a thread, which may hang on a broken disk."""
+    """Asks when metrics are read. Names are read in a thread, which may hang on a broken disk."""
 
     def __init__(self, source: LimitSource, log_root: Path, *, timeout_s: float = TIMEOUT_S) -> None:
         self._source = source

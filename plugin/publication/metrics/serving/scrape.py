@@ -1,6 +1,6 @@
 """Makes the page: what is known already, and what driver and kubelet are asked for it.
 
-Driver, kubelet and /proc are asked when somebody looks, one question at a time, and no more often than every `pace_s`:
+Driver, kubelet and /proc are asked when metrics are read, one question at a time, at most every `pace_s`:
 whoever scrapes faster gets the same measurements again, so that scraping cannot load a GPU. One that does not answer in
 time is left out, and the page says so. Not here: HTTP, and how an answer becomes families.
 """
@@ -111,7 +111,7 @@ class Measured:
 
 
 async def no_limits() -> Limited:
-    """Return that the driver limits nobody."""
+    """Return that the driver limits no container."""
     return {}
 
 

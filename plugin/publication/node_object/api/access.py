@@ -162,7 +162,7 @@ def _token(user: Mapping[str, Any], folder: Path, origin: Path) -> Secret:
 
 # Which proxy leads to the API server, by the rules of Go's programs (`golang.org/x/net/http/httpproxy`). client-go
 # follows the environment, so whoever set HTTPS_PROXY for the kubelet means this daemon, too. A unit of systemd has no
-# such variables unless somebody gave them to it.
+# such variables unless they were given to it.
 
 _HTTP_PORT = 80
 _IPV4_DOTS = 3

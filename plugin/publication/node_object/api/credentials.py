@@ -13,7 +13,7 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from plugin.base.errors import ClusterError, ConfigError
+from plugin.base.errors import ClusterError, ConfigError, os_reason
 from plugin.publication.node_object.api.access import SERVICE_ACCOUNT, Access, in_cluster_access, parse_kubeconfig
 from plugin.settings.node_config import IN_CLUSTER
 from plugin.settings.nvidia.yaml_file import read_document
@@ -99,7 +99,7 @@ def _read_file(path: Path) -> bytes:
             content = stream.read(_MAX_BYTES + 1)
     except OSError as error:
         hint = "it is named by kubernetesApi or --kubeconfig, or by the kubeconfig that this names"
-        raise ClusterError(f"{path}: {(error.strerror or str(error)).lower()}", hint) from error
+        raise ClusterError(f"{path}: {os_reason(error)}", hint) from error
     if len(content) > _MAX_BYTES:
         raise ClusterError(f"{path}: larger than {_MAX_BYTES} bytes", "is this the right file?")
     return content

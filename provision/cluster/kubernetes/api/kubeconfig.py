@@ -59,7 +59,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, rename={"current_context"
 
 
 def find_kubeconfig(flag: Path | None, environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return the files that are meant, in the order of their weight; empty where nobody has one.
+    """Return the files that are meant, in the order of their weight; empty where there is none.
 
     The flag, else every file of ``KUBECONFIG``, else ``~/.kube/config``. Raises KubeconfigError when what was
     named is not there; of several files some may be missing, as for kubectl.

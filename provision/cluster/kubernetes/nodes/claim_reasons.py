@@ -47,8 +47,8 @@ class ClaimFacts:
     """What was read about a claim.
 
     ``pods`` are those that use it. ``classes`` are by their names, None where there is none; those that could not be
-    read are not in it. ``slices`` and ``claims`` are all of the cluster's, None where nobody could ask. ``warnings``
-    are Events about its pods, ``unread`` what could not be looked at, with the reason.
+    read are not in it. ``slices`` and ``claims`` are all of the cluster's, None where they could not be read.
+    ``warnings`` are Events about its pods, ``unread`` what could not be looked at, with the reason.
     """
 
     claim: ResourceClaim
@@ -117,7 +117,7 @@ def _constrained(constraint: Constraint) -> str:
 
 
 def _unserved(facts: ClaimFacts) -> Iterator[Said]:
-    """Yield what grapnel does not serve, where nobody else does."""
+    """Yield what grapnel does not serve, where no other driver does."""
     claim = facts.claim
     told = {each.opaque.driver for each in claim.spec.devices.config if each.opaque is not None}
     published = {each.spec.driver for each in facts.slices or ()}

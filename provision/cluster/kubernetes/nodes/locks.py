@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 DAEMON_SETS: Final = "/apis/apps/v1/daemonsets"
 KURED: Final = "kured"  # the name of its DaemonSet, unless it is started with --ds-name
 LOCK: Final = "weave.works/kured-node-lock"
-_SYSTEM: Final = "kube-system"  # where its own manifest has it, and nobody else makes DaemonSets
+_SYSTEM: Final = "kube-system"  # where its own manifest has it, and others make no DaemonSets
 _MOST: Final = 500
 # Before these (NVIDIA's maintenance operator, api/v1alpha1/nodemaintenance_types.go) nothing is done to the node yet.
 _NOT_BEGUN: Final = frozenset({"", "Pending", "Scheduled"})
@@ -145,7 +145,7 @@ class Locks:
 
 
 def _locks(text: str) -> tuple[_Lock, ...]:
-    """Return the locks in an annotation; one that cannot be read is none, as it is for nobody."""
+    """Return the locks in an annotation; one that cannot be read is none."""
     try:
         found = decoder_of(_LockText).decode(text.encode(errors="replace"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -121,7 +121,7 @@ class Maintenances:
     def sweep(self, read: Callable[[str], Node | None]) -> None:
         """Make sure of the API, and withdraw what was requested for Nodes whose records do not say so any more.
 
-        Somebody may have taken the record away. ``read`` returns a Node as it is now. Raises ClusterError.
+        The record may have been removed meanwhile. ``read`` returns a Node as it is now. Raises ClusterError.
         """
         if not self.is_asked:
             return
@@ -135,7 +135,7 @@ class Maintenances:
                 self._delete(each)
 
     def _make_sure(self, node: Node) -> None:
-        """Raise where the object of that name is somebody else's; one that is being deleted is waited for."""
+        """Raise where the object of that name was made by others; one that is being deleted is waited for."""
         found = self._get(node)
         if found is not None and (not found.is_ours or found.spec.node_name != node.metadata.name):
             raise RefusedError(

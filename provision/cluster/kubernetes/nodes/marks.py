@@ -103,7 +103,7 @@ def _nvidia_word(record: Record) -> str:
 def _opt_out(record: Record | None, node: Node) -> dict[str, str | None]:
     """Return the labels that keep other tools off the node: set while it is upgraded, taken away with its end.
 
-    A record names which of them nobody had set before. Whatever else it names is not touched: a node may write its own.
+    A record names which of them were not set before. Whatever else it names is not touched: a node may write its own.
     """
     former = former_record(node)
     before = () if former is None or former.phase.is_over else former.opted_out

@@ -1,6 +1,6 @@
 """Sets declared labels and taints of Nodes, and takes them away when they are declared no more.
 
-Which of them are grapnel's stands in an annotation of the Node, with their values. What somebody else has set is never
+Which of them are grapnel's stands in an annotation of the Node, with their values. What others have set is never
 changed: where a declared key has another value of theirs, that is a conflict, and where it has the same one it stays
 theirs. Server-side apply would do so for labels; the taints of a Node are one atomic list to it, so that whoever owns
 one taint owns all. So both are written by a merge patch on exactly the version that was looked at.
@@ -51,7 +51,7 @@ def render_marks(node: Node, wanted: NodeMarks) -> dict[str, Any] | None:
 
 
 class _Comparison:
-    """A Node beside its marks: what is set, what is taken away, and what is somebody else's."""
+    """A Node beside its marks: what is set, what is taken away, and what others have set."""
 
     def __init__(self, node: Node, wanted: NodeMarks) -> None:
         self._node = node
@@ -118,13 +118,13 @@ class _Difference:
         yield from (f"no {kind} {name}" for name in self.gone)
 
     def left(self, kind: str) -> Iterator[str]:
-        """Yield what was ours, is wanted no more, and was given another value by somebody."""
+        """Yield what was ours, is wanted no more, and was given another value by others."""
         for name, value in self._owned.items():
             if name not in self._wanted and name in self._present and self._present[name] != value:
                 yield f"{kind} {name} is '{self._present[name]}', and grapnel had set '{value}'"
 
     def conflicts(self, kind: str) -> Iterator[str]:
-        """Yield what somebody else has set to another value."""
+        """Yield what others have set to another value."""
         for name, value in self._wanted.items():
             if name in self._present and name not in self._owned and self._present[name] != value:
                 yield f"{kind} {name} is '{self._present[name]}', set by somebody else, and declared as '{value}'"

@@ -196,23 +196,23 @@ def why_held(node: Node, respect: frozenset[Tool]) -> str:
 
 
 def labels_of(node: Node, keys: frozenset[str]) -> dict[str, str]:
-    """Return the labels of a Node that somebody has asked for."""
+    """Return the labels of a Node that are asked for."""
     labels = node.metadata.labels
     return {key: labels[key] for key in keys if key in labels}
 
 
 def is_skipped(node: Node) -> bool:
-    """Tell whether somebody has labelled a Node as one to be skipped."""
+    """Tell whether a Node is labelled as one to be skipped."""
     return node.metadata.labels.get(SKIP) == "true"
 
 
 def opt_out_of(node: Node) -> tuple[str, ...]:
-    """Return the labels that have to be set to keep NVSentinel off a Node: none that somebody else has set."""
+    """Return the labels that have to be set to keep NVSentinel off a Node: none that others have set."""
     return tuple(key for key in OPT_OUT if key not in node.metadata.labels)
 
 
 def is_repaired(node: Node) -> bool:
-    """Tell whether NVSentinel has handed a Node to somebody: it keeps itself off it then."""
+    """Tell whether NVSentinel has handed a Node to people for repair: it keeps itself off it then."""
     return any(taint.key == _REPAIRED for taint in node.spec.taints)
 
 

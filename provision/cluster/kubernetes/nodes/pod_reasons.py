@@ -40,9 +40,9 @@ class PodFacts:
     """What was read about a pod.
 
     ``candidates`` are the cluster's Nodes; ``plugins`` and ``handlers`` what its GpuStacks declare, nothing where there
-    are none. ``runtime_class`` is the one that the pod names; ``is_class_known`` is false where nobody could ask.
-    ``claims`` are its ResourceClaims, as far as they are there; None where nobody could ask. ``warnings`` are Events
-    about it, ``unread`` what could not be looked at, with the reason.
+    are none. ``runtime_class`` is the one that the pod names; ``is_class_known`` is false where it could not be read.
+    ``claims`` are its ResourceClaims, as far as they are there; None where they could not be read. ``warnings`` are
+    Events about it, ``unread`` what could not be looked at, with the reason.
     """
 
     pod: AskedPod
@@ -227,7 +227,7 @@ def _unscheduled(facts: PodFacts, asked: Mapping[str, int], invocation: Invocati
 
 
 def _holders(candidates: Sequence[Candidate], asked: Mapping[str, int]) -> Iterator[Said]:
-    """Yield that nobody could ask which pods hold devices, and why, where that is so of a node that has any."""
+    """Yield that it could not be asked which pods hold devices, and why, where that is so of a node that has any."""
     for each in candidates:
         if any(room.has and room.held is None for room in map(each.room, asked)):
             why = each.status.reported.unasked if each.status is not None and each.status.reported is not None else ""

@@ -296,7 +296,7 @@ class DescribedSliceSpec(ApiObject, frozen=True, kw_only=True):
 
 
 class DescribedSlice(ApiObject, frozen=True, kw_only=True):
-    """A slice that somebody asks about: more of it is read than of those that are listed by the thousand."""
+    """A slice that is asked about: more of it is read than of those that are listed by the thousand."""
 
     metadata: Metadata
     spec: DescribedSliceSpec

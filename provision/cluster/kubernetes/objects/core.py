@@ -20,7 +20,7 @@ class OwnerReference(ApiObject, frozen=True, kw_only=True):
     """Who made an object; ``controller`` marks the one that manages it.
 
     Whoever makes an object may write any into it. What names an owner that is not there, by its uid, is deleted by the
-    garbage collector, if the cluster serves the owner's kind: of other kinds nobody ever looks.
+    garbage collector, if the cluster serves the owner's kind: other kinds are never looked at.
     """
 
     kind: str
@@ -53,7 +53,7 @@ class Metadata(ApiObject, frozen=True, kw_only=True):
 
     @property
     def controller(self) -> OwnerReference | None:
-        """Who manages it, None where nobody does."""
+        """Which controller manages it, None where none does."""
         return next((each for each in self.owner_references if each.controller), None)
 
 
@@ -134,7 +134,7 @@ class RuntimeClass(ApiObject, frozen=True, kw_only=True):
 
 
 class LeaseSpec(ApiObject, frozen=True, kw_only=True):
-    """Who holds a lease; an empty holder means nobody."""
+    """Who holds a lease; an empty holder means none."""
 
     holder_identity: str = ""
     lease_duration_seconds: int | None = None

@@ -53,7 +53,7 @@ class NodeInfo(
 
 
 class NodeStatus(ApiObject, frozen=True, kw_only=True):
-    """What the kubelet says of its node: nobody else has looked.
+    """What the kubelet says of its node; it is not compared with anything.
 
     ``capacity`` is what there is of each resource, ``allocatable`` what pods can be given of it.
     """

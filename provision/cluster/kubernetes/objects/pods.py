@@ -171,7 +171,7 @@ class AskedPodStatus(PodStatus, frozen=True, kw_only=True):
 
 
 class AskedPod(ApiObject, frozen=True, kw_only=True):
-    """A pod that somebody asks about: more of it is read than of those that are listed by the thousand."""
+    """A pod that is asked about: more of it is read than of those that are listed by the thousand."""
 
     metadata: Metadata
     spec: AskedPodSpec

@@ -82,15 +82,6 @@ class NodePods:
 NO_PODS: Final = NodePods()
 
 
-def pods_of_nodes(pods: Iterable[Pod], rules: PodRules, claims: Claims = unknown) -> dict[str, NodePods]:
-    """Return the pods that matter, by node. ``claims``: see `pod_use`."""
-    found: dict[str, list[PodUse]] = {}
-    for pod in pods:
-        if (use := pod_use(pod, rules, claims)) is not None:
-            found.setdefault(use.node, []).append(use)
-    return {node: node_pods(uses) for node, uses in found.items()}
-
-
 def node_pods(uses: Iterable[PodUse]) -> NodePods:
     """Return the pods of one node in their order."""
     in_order = sorted(uses, key=lambda use: (use.pod.namespace, use.pod.name))
@@ -146,7 +137,7 @@ def _is_grapnels(pod: Pod, rules: PodRules) -> bool:
     """Tell whether a pod does grapnel's own work on the node, so that it has to be there until the end.
 
     Whoever may make pods may write labels and owners, and every kubelet may write mirrors of its own. What counts is
-    the namespace, in which the API server lets nobody else make pods.
+    the namespace, in which the API server lets no other user make pods.
     """
     meta = pod.metadata
     owner = meta.controller

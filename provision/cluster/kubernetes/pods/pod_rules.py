@@ -29,11 +29,11 @@ class PodRules:
     RuntimeClasses whose pods can get a GPU without asking for one. Pods that ``selector`` finds in ``namespaces``
     (empty: in all) are waited for before others are evicted; those of ``only_wait``, those without a controller where
     it ``keeps_bare`` and those with an emptyDir on disk where it ``keeps_data`` are never evicted. ``first`` selects
-    those whose replacements have to be ready elsewhere before they leave, in ``first_namespaces``; where that is not
-    possible, it ``keeps_unreplaced`` or evicts them. ``requests``: pods are asked to leave by EvictionRequests, with
-    ``taints`` those that have GPUs by claims are ended by taints of these.
-    ``takes_all``: pods without a GPU have to leave as well, since the node reboots. ``namespace`` is where pods of
-    grapnel are: whoever may make others there is root on every node anyway.
+    those whose replacements have to be ready on other nodes before they leave, in ``first_namespaces``; where that is
+    not possible, it ``keeps_unreplaced`` or evicts them. ``requests``: pods are asked to leave by EvictionRequests,
+    with ``taints`` those that have GPUs by claims are ended by taints of these. ``takes_all``: pods without a GPU have
+    to leave as well, since the node reboots. ``namespace`` is where pods of grapnel are: whoever may make others there
+    is root on every node anyway.
     """
 
     resources: frozenset[str]
@@ -57,7 +57,7 @@ class PodRules:
         return _selects(self.selector, self.namespaces, namespace, labels)
 
     def replaces_first(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Tell whether the replacements of pods of these labels have to be ready elsewhere before they leave."""
+        """Tell whether the replacements of pods of these labels have to be ready on other nodes before they leave."""
         return _selects(self.first, self.first_namespaces, namespace, labels)
 
     @property

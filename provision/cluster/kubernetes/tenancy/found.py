@@ -88,7 +88,7 @@ class Found:
         return ", ".join(who(name) for name in names) or "somebody"
 
     def differs_in_fixed(self, wanted: ClusterObject) -> bool:
-        """Tell whether it has another value of a field that nobody may change."""
+        """Tell whether it has another value of an immutable field."""
         return any(_at(self.content, path) != _at(wanted.content, path) for path in wanted.kind.fixed)
 
 

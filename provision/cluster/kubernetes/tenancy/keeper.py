@@ -1,6 +1,6 @@
 """Compares the quotas, priorities and queues of a cluster with what a stack declares, and applies what differs.
 
-By server-side apply, never with force: what somebody else has set stays, and is told. A comparison is the same
+By server-side apply, never with force: what others have set stays, and is told. A comparison is the same
 requests as a dry run, so that whatever the API server would refuse, or change by itself, is known beforehand.
 
 An object of ours has a label, by which it is found when it is declared no more. What several stacks declare alike is
@@ -175,7 +175,7 @@ class _Round:
         return _Done(change=f"{title(wanted)}: {', '.join(told)}" if told else "")
 
     def _make_again(self, wanted: ClusterObject, live: Found) -> _Done:
-        """Exchange an object with a field that nobody may change; a killed apply leaves none, and the next makes it."""
+        """Exchange an object with an immutable field; a killed apply leaves none, and the next makes it."""
         told = ", ".join(differences(live.content, {**live.content, **wanted.content}))
         self._delete(live)
         if not self._is_dry:

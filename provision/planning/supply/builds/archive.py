@@ -16,6 +16,7 @@ import tarfile
 import tempfile
 from typing import IO, TYPE_CHECKING, Final
 
+from provision.base.errors import os_reason
 from provision.base.printable import printable
 from provision.planning.supply.builds.content import digest_content
 from provision.planning.supply.builds.errors import ArchiveError
@@ -51,7 +52,7 @@ def rewrite_archive(
     except UnfitArchive as error:
         raise ArchiveError(f"its archive of built modules was refused: {error}", hint=_HINT) from error
     except OSError as error:
-        raise ArchiveError(f"{error.filename or target}: {(error.strerror or str(error)).lower()}") from error
+        raise ArchiveError(f"{error.filename or target}: {os_reason(error)}") from error
 
 
 def _rewrite(given: Archive, out: IO[bytes], build: ModuleBuild, scratch: Path) -> dict[str, str]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from provision.base.errors import os_reason
 from provision.base.strict_json import MalformedError, decode
 from provision.planning.supply.builds.archive import rewrite_archive
 from provision.planning.supply.builds.errors import BuildsError
@@ -154,7 +155,7 @@ def _sync(path: Path) -> None:
 
 
 def _unusable(folder: Path, error: OSError) -> BuildsError:
-    reason = (error.strerror or str(error)).lower()
+    reason = os_reason(error)
     return BuildsError(
         f"built modules cannot be kept in {error.filename or folder}: {reason}",
         hint="free some space there, or set XDG_CACHE_HOME",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from provision.base.errors import os_reason
 from provision.planning.supply.payload.archive import write_archive
 from provision.planning.supply.payload.errors import PayloadError
 from provision.planning.supply.payload.store import Manifest, ManifestFile, read_manifest, write_manifest
@@ -34,7 +35,7 @@ def build_payload(folder: Path, sources: Sources, libraries: Libraries) -> Manif
         write_manifest(folder, manifest)
         _remove_others(folder, manifest.names | before)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = os_reason(error)
         raise PayloadError(f"{error.filename or folder}: {reason}", hint="see --output") from error
     return manifest
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import provision
+from provision.base.errors import os_reason
 from provision.planning.supply.payload import store
 from provision.planning.supply.payload.errors import PayloadError
 
@@ -52,6 +53,4 @@ def _require_own(declaration: Path, folders: tuple[Path, ...]) -> None:
                 hint=f"if it is the payload that you mean: --payload {folders[-1]}",
             )
     except OSError as error:
-        raise PayloadError(
-            f"{error.filename}: {(error.strerror or str(error)).lower()}", hint="see --payload"
-        ) from error
+        raise PayloadError(f"{error.filename}: {os_reason(error)}", hint="see --payload") from error

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 
 from provision.base.decoding import decoder_of
+from provision.base.errors import os_reason
 from provision.base.regular_file import read_regular
 from provision.planning.supply.payload.archive import write_file
 from provision.planning.supply.payload.errors import PayloadError
@@ -82,7 +83,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise PayloadError(f"{path}: {(error.strerror or str(error)).lower()}", hint=_how_to_build(folder)) from error
+        raise PayloadError(f"{path}: {os_reason(error)}", hint=_how_to_build(folder)) from error
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
         reason = str(error)
         raise PayloadError(f"{path}: {reason[:1].lower()}{reason[1:]}", hint=_how_to_build(folder)) from error

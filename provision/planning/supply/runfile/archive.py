@@ -22,6 +22,7 @@ import zlib
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Final, cast
 
+from provision.base.errors import os_reason
 from provision.base.plain_tar import open_plain, plain_members
 from provision.base.printable import printable
 from provision.base.regular_file import open_regular
@@ -83,7 +84,7 @@ def _require_digest(path: Path, stream: io.BufferedReader, sha256: str) -> None:
 
 def unusable(path: Path, error: OSError) -> RunfileError:
     """Return an error of the file system, with what helps."""
-    reason = (error.strerror or str(error)).lower()
+    reason = os_reason(error)
     hint = "name a file that you can read" if error.errno in (errno.ENOENT, errno.EACCES) else _HINT
     if error.errno == errno.EINVAL:  # it is a folder, a device, a FIFO
         hint = "driver.runfile.path names the .run file itself"

@@ -11,7 +11,6 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.decision.leaving import has_to_leave
-from provision.rollout.decision.turning import why_called_off
 from provision.rollout.model import BEFORE_SWAP, Phase
 
 if TYPE_CHECKING:
@@ -114,7 +113,7 @@ class Domain:
 
 
 class Domains:
-    """The domains of a snapshot, each looked at when somebody asks for it; ``members`` are places in ``nodes``."""
+    """The domains of a snapshot, each looked at when it is asked for; ``members`` are places in ``nodes``."""
 
     def __init__(self, nodes: Sequence[NodeState], members: Mapping[str, Sequence[int]]) -> None:
         self._nodes, self._members = nodes, members
@@ -145,7 +144,7 @@ def look(title: str, nodes: Iterable[NodeState]) -> Domain:
         record = node.record
         if (record is None or record.phase.is_in_service) and not (node.is_missing or node.view.is_cordoned):
             domain.serving.append(node)
-        if domain.called_off is None and node.is_disruptive and not node.has_failed and why_called_off(node):
+        if domain.called_off is None and node.is_disruptive and not node.has_failed and node.why_no_change:
             domain.called_off = node
         if node.wants_to_begin:  # also one that was done, and has had its driver changed since
             domain.waiting.append(node)
@@ -162,7 +161,7 @@ def look(title: str, nodes: Iterable[NodeState]) -> Domain:
 
 
 def _count_failed(domain: Domain, node: NodeState) -> None:
-    """Count a node that failed; one that has no way back is out of service, and holds nobody up."""
+    """Count a node that failed; one that has no way back is out of service, and delays no other."""
     if not node.may_return:
         return
     record = node.record

@@ -34,7 +34,7 @@ def with_domains(
 def domains_of(
     views: Sequence[NodeView | NodeProblem], domains: Domains, groups: Mapping[str, Sequence[str]]
 ) -> list[str]:
-    """Return the domain of each node, empty for one that is on its own; nobody knows the labels of one that is gone."""
+    """Return the domain of each node, empty for one that is on its own; labels of one that is gone are unknown."""
     key = domains.node_label
     if key is None:
         return [_group_of(view.name, domains, groups) for view in views]
@@ -77,7 +77,7 @@ def why_apart(
 
 
 def why_unlabelled(domains: Domains, found: Iterable[str]) -> str:
-    """Return why nobody knows the domains, of which ``found`` are those of all nodes; empty where somebody does."""
+    """Return why the domains are not known, of which ``found`` are those of all nodes; empty where they are."""
     if domains.node_label is None or any(found):
         return ""
     return f"no Node has the label {domains.node_label}, which is to name its domain: correct rollout.domains"
@@ -115,7 +115,7 @@ def serves_with(record: Record | None) -> str | None:
 def _problems(
     views: Mapping[str, NodeView | NodeProblem], domains: Domains, groups: Mapping[str, Sequence[str]]
 ) -> dict[str, str]:
-    """Return why a domain cannot begin of which a node is not to be found; by labels nobody knows which that is."""
+    """Return why a domain cannot begin of which a node is not to be found; by labels it is not known which that is."""
     return {
         domain: f"{name} of its domain {domain} cannot take part: {view.message}"
         for name, view in views.items()
@@ -127,7 +127,7 @@ def _problems(
 class Member:
     """A node of a domain that is to go back, or to lose its driver, as one.
 
-    ``after`` is the version afterwards, None where nobody knows. ``goes``: it has to be changed, or is on its way.
+    ``after`` is the version afterwards, None where it is not known. ``goes``: it has to be changed, or is on its way.
     ``obstacle`` is why it cannot be. ``is_named``: the command is about it.
     """
 

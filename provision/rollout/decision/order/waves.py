@@ -61,7 +61,7 @@ def whose_turn(census: Census, snapshot: Snapshot, policy: Policy, now: datetime
     filled = sorted(census.waves)
     canary = filled[0] if len(filled) > 1 else None
     failures = sum(node.is_blamed for node in (*census.failed, *census.returned))
-    left = [node for node in census.waiting if node.is_fit or not node.kept_out]  # nobody waits for the others
+    left = [node for node in census.waiting if node.is_fit or not node.kept_out]  # the others are not waited for
     pending = {node.wave for node in chain(census.flying, left)}
     for index in filled:
         if index < snapshot.passed and index not in pending:
@@ -174,7 +174,7 @@ class _WaveTurn:
 
 
 def _is_taken_out(node: NodeState) -> bool:
-    """Tell whether somebody cordoned a node after its change, as monitors do with a node that is ill."""
+    """Tell whether others cordoned a node after its change, as monitors do with a node that is ill."""
     return node.view.is_cordoned and node.record is not None and not node.record.was_cordoned
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from plugin.base.errors import MigError
 from plugin.devices.inventory import Device, HostTree, Inventory
 from plugin.dra.devices import mig_capacity
-from plugin.dra.instances import Partitioner
+from plugin.dra.gpus.instances import Partitioner
 from plugin.dra.partitions import find_partitions
 from plugin.driver.nvml.changes import mig_instances
 from plugin.driver.nvml.loading.library import NvmlSource

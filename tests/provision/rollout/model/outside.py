@@ -11,9 +11,8 @@ from provision.rollout.interface.pause import Pause
 from provision.rollout.model import Phase
 from provision.rollout.requests import Found
 from provision.rollout.simulate.cluster import SimulatedCluster, SimulatedLease
-from provision.rollout.simulate.executor import VirtualTime
 from provision.rollout.simulate.machine import Machine, Pod
-from provision.rollout.simulate.world import Budget, PlannedStep, World
+from provision.rollout.simulate.world import Budget, PlannedStep, VirtualTime, World
 from tests.provision.rollout.model.policies import LABELS, NAMES, NEW, NOON, OLD, POLICIES, Declared
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Has Kubernetes itself end the pods with claims of a node: by a DeviceTaintRule with NoExecute on all of its GPUs.
 
 A pod that tolerates the taint for a time has that time. Disruption budgets are not asked. The rule stays until the node
-is back in service, so that nobody is given its GPUs; a process that goes on after another one was killed finds it, also
+is back in service, so that no pod is given its GPUs; a process that goes on after another one was killed finds it, also
 where something else is declared by then.
 """
 
@@ -76,7 +76,7 @@ class DeviceTaints:
             if not self._ends(pod):
                 return None
             seen = self._tainted.get(pod.node)
-            if seen is None or self._clock() - seen >= _REST_S:  # somebody may have deleted it
+            if seen is None or self._clock() - seen >= _REST_S:  # it may have been deleted
                 self._create(pod.node)
         time = f" ({pod.tolerates_s:g} s)" if pod.tolerates_s else ""
         reason = f"Kubernetes ends it by DeviceTaintRule {name_of(pod.node)}, once it tolerates {TAINT} no longer{time}"
@@ -163,7 +163,7 @@ def delete_rule(api: Api, node: str) -> None:
 
 
 def take_back(api: Api, node: str) -> None:
-    """Delete the rule of a node that nobody upgrades any more; where that is not possible, the next apply does it."""
+    """Delete the rule of a node that is not upgraded any more; where that is not possible, the next apply does it."""
     with contextlib.suppress(ForbiddenError, RefusedError):
         if any(rule.node == node for rule in rules(api)):
             delete_rule(api, node)

@@ -179,7 +179,7 @@ def read_answer(request: EvictionRequest, progress: Progress | None, now: dateti
 
 
 def _is_silent(responder: Responder, now: datetime) -> bool:
-    """Tell whether a responder has missed its deadline, and nobody has given its turn to the next one."""
+    """Tell whether a responder has missed its deadline, and its turn was not given to the next one."""
     last = responder.heartbeat_time or responder.start_time
     return last is not None and now - last > HEARTBEAT + _SLACK
 

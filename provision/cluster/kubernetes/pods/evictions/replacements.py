@@ -1,4 +1,4 @@
-"""Has the replacements of pods started elsewhere before the pods leave; nothing is remembered but in the cluster."""
+"""Has the replacements of pods started on other nodes before the pods leave; all is remembered in the cluster."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Replacements:
     def foresee(self, pod: GpuPod) -> str | None:
         """Return what would keep the pod from being replaced first, empty where nothing would.
 
-        None: others are ready elsewhere, and its disruption budget decides.
+        None: others are ready on other nodes, and its disruption budget decides.
         """
         _deployment, step = self._step(pod)
         if isinstance(step, Leave):
@@ -113,10 +113,10 @@ def _blocked(reason: str) -> Eviction:
     return Eviction(outcome=EvictionOutcome.BLOCKED, reason=reason)
 
 
-# Decides how the replacement of a pod comes to be ready elsewhere before the pod leaves its cordoned node. Kubernetes
-# starts a replacement only when a pod has gone. A Deployment starts it before, within its ``maxSurge``, when its
-# template changes: so it is restarted, as `kubectl rollout restart` does, and ends the pod itself. All of its pods
-# are started again then, so that is done only where all of them are on this node. Where others run elsewhere, pods
+# Decides how the replacement of a pod comes to be ready on another node before the pod leaves its cordoned node.
+# Kubernetes starts a replacement only when a pod has gone. A Deployment starts it before, within its ``maxSurge``, when
+# its template changes: so it is restarted, as `kubectl rollout restart` does, and ends the pod itself. All of its pods
+# are started again then, so that is done only where all of them are on this node. Where others run on other nodes, pods
 # are evicted one after the other.
 
 _UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"  # who tolerates it is started on cordoned nodes
@@ -153,7 +153,7 @@ def next_step(pod: Replica, replica_set: ReplicaSet, deployment: Deployment, rep
     """Return what is done now about a pod of a Deployment; ``replicas`` are all pods that its selector finds.
 
     A Deployment that has a newer template than the pod is never restarted again: it may have been done by a process
-    that was killed since, or by somebody else.
+    that was killed since, or by others.
     """
     mine = [each for each in replicas if each.is_alive and each.owner]
     name = f"Deployment {deployment.metadata.name}"

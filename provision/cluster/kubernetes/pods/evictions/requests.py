@@ -1,7 +1,7 @@
 """Asks pods to leave by EvictionRequests, where the cluster serves them and something acts on them.
 
 A request is an object in the cluster: a process that goes on after another one was killed finds it there. It ends
-with its pod; `settle` takes it back when nobody wants the pod to leave any more.
+with its pod; `settle` takes it back when the pod need not leave any more.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class EvictionRequests:
         return None
 
     def settle(self, is_wanted: Callable[[str], bool]) -> None:
-        """Take back the requests for pods, by UID, that nobody wants to leave any more, those of others before too."""
+        """Take back the requests for pods, by UID, that need not leave any more, those of earlier processes too."""
         with self._mutex:
             if self._is_used is False and not self._mine:
                 return
@@ -145,7 +145,7 @@ class EvictionRequests:
 
 
 def take_back(api: Api, node: str) -> None:
-    """Take back every request for pods of a node that nobody upgrades any more.
+    """Take back every request for pods of a node that is not upgraded any more.
 
     Where that is not possible, the next apply does it.
     """

@@ -10,7 +10,7 @@ from provision.declaration.spec.model import Rollout
 from provision.rollout import requests
 from provision.rollout.errors import HeldError, UnreachableError
 from provision.rollout.simulate.cluster import SimulatedLease
-from provision.rollout.simulate.executor import VirtualTime
+from provision.rollout.simulate.world import VirtualTime
 from tests.provision.rollout.model.beside.claims import Witness
 from tests.provision.rollout.model.beside.controller import VirtualController
 from tests.provision.rollout.model.beside.objects import NodeCluster, NodeMachine, NodeWorld, write_record

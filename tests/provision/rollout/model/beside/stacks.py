@@ -19,7 +19,7 @@ from tests.provision.stacks.samples import stack as make_stack
 if TYPE_CHECKING:
     from provision.controller.decision.choice import Order
     from provision.controller.stacks.model import Stack
-    from provision.rollout.simulate.executor import VirtualTime
+    from provision.rollout.simulate.world import VirtualTime
     from tests.provision.rollout.model.policies import Declared
 
 NAME: Final = "pool"

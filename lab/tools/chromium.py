@@ -4,7 +4,7 @@ apt says what the machine lacks of `chromium-headless-shell`, with fonts that lo
 from this machine's mirrors, and verifies it with their signed lists. Everything is unpacked into one folder of the
 cache: 65 MB to fetch, 260 MB there.
 
-    python3 -m lab.chromium    print the path of its folder, downloading it if it is not in the cache
+    python3 -m lab.tools.chromium    print the path of its folder, downloading it if it is not in the cache
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jsonschema
 import pytest
 
-from lab.kubernetes_schemas import schemas
+from lab.tools.kubernetes_schemas import schemas
 
 DOCUMENT = {
     "definitions": {

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lab import promtool
 from lab.machine.errors import CommandError
+from lab.tools import promtool
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -84,7 +84,7 @@ class Instances:
         return {uuid: name for own in self._own.values() for name, each in own.items() for uuid in each.uuids}
 
     def others(self) -> frozenset[str]:
-        """Return the UUIDs of MIG devices that somebody else has made."""
+        """Return the UUIDs of MIG devices that were not made for claims."""
         return frozenset(uuid for gpu in self._gpus.values() for each in gpu.instances for uuid in each.uuids)
 
     def show(
@@ -106,7 +106,7 @@ class Instances:
         return (*(each for each in present if each.uuid not in ours), *offered)
 
     def without_made(self, inventory: Inventory) -> Inventory:
-        """Return an inventory without the MIG devices that are made for claims, or of which nobody knows yet."""
+        """Return an inventory without the MIG devices that are made for claims, or of which that is not known yet."""
         others = self.others()
         devices = (
             replace(device, slices=tuple(each for each in device.slices if each.facts.uuid in others))
@@ -126,11 +126,11 @@ class Instances:
         return found
 
     def _doomed(self) -> tuple[str, ...]:
-        """Return what nobody has, and nobody is about to have."""
+        """Return what no claim has, and none is about to have."""
         return tuple(sorted(self._partitioner.store.names.difference(self._held(), self._making)))
 
     async def _look(self) -> None:
-        doomed = self._doomed()  # now: the next claim may have had one made since somebody found work here
+        doomed = self._doomed()  # now: the next claim may have had one made since there was work here
         try:
             if doomed:
                 problems = await self._calls.call(lambda: self._partitioner.destroy(doomed), _DRIVER_S, "the driver")
@@ -196,7 +196,7 @@ class Instances:
                 found = await self._calls.call(lambda: self._partitioner.make(wanted, doomed), _DRIVER_S, "the driver")
                 await self._read()
             except (MigError, NoAnswer) as error:
-                self._read_of = None  # others may have made instances that nobody has noticed
+                self._read_of = None  # other programs may have made instances since
                 raise ClaimError(error.message, error.hint) from error
         return found
 
@@ -234,7 +234,7 @@ class Partitioner:
     def read(self) -> tuple[tuple[CuttableGpu, ...], frozenset[str]]:
         """Return the GPUs, and which partitions are made for claims; raises MigError.
 
-        One that is not there is forgotten: whatever is made in its place from now on is somebody else's.
+        One that is not there is forgotten: whatever is made in its place from now on is another program's.
         """
         gpus = self.cutter.read_gpus()
         self.store.look_again()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lab.chromium import Chromium
+    from lab.tools.chromium import Chromium
 
 ANSWER_S: Final = 60.0
 POLL_S: Final = 0.05

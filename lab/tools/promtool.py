@@ -3,7 +3,7 @@
 The package would install 96 MB and twelve others on the machine; each program takes 48 MB in the cache and needs only
 libc. apt fetches it from this machine's mirrors, and verifies it with their signed lists.
 
-    python3 -m lab.promtool [promtool|prometheus]    print its path, downloading it if it is not in the cache
+    python3 -m lab.tools.promtool [promtool|prometheus]    print its path, downloading it if it is not in the cache
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from plugin.devices.allocation.table import NoSharing
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.dra.claims import ClaimName
 from plugin.dra.configs import AS_IT_IS, Ceilings, DeviceConfig
-from plugin.dra.driver import Driver
+from plugin.dra.gpus.driver import GpuDriver
 from plugin.dra.keeper import SliceKeeper
 from plugin.dra.messages import Claim, NodePrepareResourcesRequest, NodeUnprepareResourcesRequest
 from plugin.dra.store import PreparedDevice, Published, Record
@@ -36,7 +36,7 @@ async def _look_again() -> None:
 
 def with_driver(
     folder: Path,
-    act: Callable[[Driver], Awaitable[_Result]],
+    act: Callable[[GpuDriver], Awaitable[_Result]],
     holder: str | None = None,
     sharing: NoSharing | None = None,
     **keys: Any,
@@ -44,7 +44,7 @@ def with_driver(
     """Return what becomes of an act on a driver that was just started; by default nobody has said who has what."""
 
     async def run() -> _Result:
-        driver = Driver(
+        driver = GpuDriver(
             NodeConfig(
                 state_folder=folder,
                 kubelet_root=folder,
@@ -72,15 +72,15 @@ def with_driver(
     return asyncio.run(run())
 
 
-async def prepare(driver: Driver) -> None:
+async def prepare(driver: GpuDriver) -> None:
     driver.prepare()
 
 
-async def remove(driver: Driver) -> None:
+async def remove(driver: GpuDriver) -> None:
     driver.remove()
 
 
-async def show(driver: Driver) -> None:
+async def show(driver: GpuDriver) -> None:
     driver.show(next_inventory(Inventory(), Snapshot(VERSION, gpus(2)), DictTree(set())), {}, is_offered=True)
 
 
@@ -114,7 +114,7 @@ def test_a_driver_is_not_done_while_a_claim_that_was_refused_is_to_be_given_back
     refused = NodePrepareResourcesRequest(claims=(Claim(namespace="ml", name="train", uid="u1"),))
     again = NodeUnprepareResourcesRequest(claims=refused.claims)
 
-    async def ask(driver: Driver) -> list[bool]:
+    async def ask(driver: GpuDriver) -> list[bool]:
         seen = [driver.is_done]
         await driver.service.prepare(refused)  # there is no API
         seen.append(driver.is_done)
@@ -163,7 +163,7 @@ BY_MPS, LONG = DeviceConfig(mps=Ceilings(50)), DeviceConfig("Long")
 def test_a_claim_is_answered_for_when_its_gpu_is_shared_as_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mps: NoSharing, config: DeviceConfig, words: str
 ) -> None:
-    monkeypatch.setattr("plugin.dra.driver._SHARED_S", 0.0)
+    monkeypatch.setattr("plugin.dra.gpus.driver._SHARED_S", 0.0)
     found = why_not_shared(tmp_path, mps, config)
     assert words in found
     assert bool(found) == bool(words)
@@ -173,7 +173,7 @@ def test_a_claim_is_answered_for_when_its_gpu_is_shared_as_it_says(
 def test_a_pod_says_what_claims_of_it_take_a_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: DeviceConfig
 ) -> None:
-    monkeypatch.setattr("plugin.dra.driver._SHARED_S", 0.0)
+    monkeypatch.setattr("plugin.dra.gpus.driver._SHARED_S", 0.0)
     assert "cannot do from a pod: plugin.daemon: unit" in why_not_shared(tmp_path, Up(), config, in_pod=True)
     assert why_not_shared(tmp_path, Up(), AS_IT_IS, in_pod=True) == ""
 
@@ -183,7 +183,7 @@ def why_not_shared(tmp_path: Path, mps: NoSharing, config: DeviceConfig, **keys:
     device = PreparedDevice("gpu", "n1", uuid.lower(), uuid, (uuid,), sharing=config)
     record = Record(ClaimName("ml", "train", "u1"), (device,))
 
-    async def ask(driver: Driver) -> str:
+    async def ask(driver: GpuDriver) -> str:
         driver.store.put(record)
         await show(driver)
         try:

@@ -10,7 +10,7 @@ import msgspec
 from provision.apply.carried_out import count_by_plans, count_by_steps
 from provision.apply.errors import CanceledError
 from provision.apply.follow import AGAIN, failure_of, follow
-from provision.apply.gate import find_obstacle, find_refusal, needs_drain, needs_staging
+from provision.apply.gate import find_obstacle, find_refusal, needs_drain, needs_staging, stages_engine
 from provision.apply.gather import SILENT, facts_in, gather_facts
 from provision.apply.model import Assessment, Failure, NodeResult, PassStarted, Staging, Status
 from provision.apply.playbooks import DAEMON_RESULT
@@ -163,15 +163,23 @@ def _assess_after(context: ApplyContext, node: str, run: Followed, cancel: threa
 def stage(
     context: ApplyContext, node: str, assessment: Assessment, observe: Observer, cancel: threading.Event
 ) -> Assessment | Failure:
-    """Stage the driver of a node's plan, and return what the node is then; ``observe`` raises nothing."""
-    observe(Staging(node))
+    """Stage driver and engine of a node's plan, and return what the node is then; ``observe`` raises nothing."""
+    what = _staged_parts(assessment.plan)
+    observe(Staging(node, what))
     try:
         staged = _stage(context, node, assessment, observe, cancel)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node
-        return failure_of(error, f"staging the driver of {node}")
+        return failure_of(error, f"staging the {what} of {node}")
     if not isinstance(staged, Failure):
-        observe(Staging(node, is_done=True))
+        observe(Staging(node, what, is_done=True))
     return staged
+
+
+def _staged_parts(plan: NodePlan) -> str:
+    """Return what is staged on a node, for people."""
+    if not stages_engine(plan):
+        return "driver"
+    return "engine" if plan.roles.driver is None else "driver and engine"
 
 
 def _stage(

@@ -7,6 +7,7 @@ the lab's, with the relations of Docker's; Podman's is a stand-in.
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -193,10 +194,8 @@ def test_a_version_is_exchanged_under_a_pod_and_given_back_where_it_does_not_wor
     assert "containerd.io 2.2.1-1.el9" in packages(node)
     assert [one["action"] for one in controller.plan_items(NAME)] == ["upgrade"]
 
-    # From here on the node has no source of it any more.
-    say(node, f"mount -t tmpfs none {SOURCES}/{DOCKERS}")
-    applied = call(controller, "apply")
-    say(node, f"umount {SOURCES}/{DOCKERS}")
+    with without_source(node):
+        applied = call(controller, "apply")
     assert "1 converged" in applied
     assert "downloaded while the node was out of service" not in applied
     assert "containerd.io 2.4.2-1.el9" in packages(node)
@@ -226,6 +225,16 @@ def test_a_version_is_exchanged_under_a_pod_and_given_back_where_it_does_not_wor
     assert settings(node) == former
     assert say(node, f"ls {ENGINE} 2>/dev/null || :") == ""
     say(node, "rm -r /etc/containerd")
+
+
+@contextmanager
+def without_source(node: Node) -> Iterator[None]:
+    """Have the node reach its source of the engine no more."""
+    say(node, f"mount -t tmpfs none {SOURCES}/{DOCKERS}")
+    try:
+        yield
+    finally:
+        say(node, f"umount {SOURCES}/{DOCKERS}")
 
 
 def assert_containers(node: Node) -> None:

@@ -22,7 +22,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "simulate": "play a roll-out in virtual time and show how long it takes and what may happen",
     },
     "change nodes": {
-        "stage": "download and build drivers on nodes, so that a later apply only swaps them",
+        "stage": "download and build drivers, and other versions of engines, so that a later apply only swaps them",
         "apply": "bring nodes to their declaration",
         "reboot": "reboot nodes, each out of service, wave by wave",
     },

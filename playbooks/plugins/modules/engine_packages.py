@@ -146,7 +146,7 @@ def _stage(host: Host, wanted: dict[str, str], *, is_check: bool) -> dict[str, A
             give_way(host)
             note = stage(host, arrival)
         else:
-            clear(host)
+            note = clear(host)
     return {"changed": changed, "coming": list(arrival.coming), "note": note}
 
 

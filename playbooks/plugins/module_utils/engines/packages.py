@@ -171,14 +171,15 @@ def stage(host: Host, arrival: Arrival) -> str:
     return caveat and f"if {_named(arrival.wanted)} does not work here, the way back is not sure: {caveat}"
 
 
-def clear(host: Host) -> None:
-    """Remove what is staged, and what runs that were killed have left; raises `EnginePackageError`, OSError."""
-    if engine := remove_trial(host, HOME):
-        raise EnginePackageError(
-            f"{engine} does not answer, so what a trial that was killed may have left in it (grapnel's container "
-            f"`trial`, its image) cannot be removed: start {engine}, or remove {HOME} to leave it there; then try again"
-        )
-    remove(host.path(HOME))
+def clear(host: Host) -> str:
+    """Remove what is staged, and what killed runs have left; return what cannot be removed, and what helps."""
+    remove(host.path(STAGED))
+    engine = remove_trial(host, HOME)
+    _sweep(host)
+    return engine and (
+        f"{engine} does not answer, so what a trial that was killed may have left in it (grapnel's container `trial`, "
+        f"its image) cannot be removed: start {engine}, or remove {HOME} to leave it there; then try again"
+    )
 
 
 def install(host: Host, arrival: Arrival, engine: str, unit: str, clock: Clock) -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.daemon.gpu_settings import give_back
-from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import EnginePackageError, clear, unhold
+from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import clear, unhold
 from ansible_collections.grapnel.node.plugins.module_utils.files.configuration import (
     Service,
     apply_changes,
@@ -79,11 +79,11 @@ def carry_out(host: Host, removal: Removal, parts: Collection[str], clock: Clock
 def _let_go_of_work(host: Host, parts: Collection[str], clock: Clock) -> None:
     """Remove what is staged of engines while they run, as a killed trial may have left something; wait for claims."""
     try:
-        if RUNTIME in parts:
-            clear(host)
+        if RUNTIME in parts and (left := clear(host)):
+            raise RemovalError(left)
         if DAEMON in parts:
             wait_for_claims(host, clock, _CLAIMS_S, "remove")
-    except (EnginePackageError, ClaimsError) as error:
+    except ClaimsError as error:
         raise RemovalError(str(error)) from error
 
 

@@ -154,10 +154,11 @@ def stage(host: Host, arrival: Arrival) -> str:
     Returns what is wrong with the way back, "" where nothing is. A run that is killed leaves nothing that counts, and
     the next one begins anew. Raises `EnginePackageError`.
     """
-    if arrival.staged is None:
+    staged = arrival.staged
+    if staged is None:
         clear(host)
         try:
-            arrival = Arrival(arrival.wanted, arrival.resolution, _stage(host, arrival))
+            staged = _stage(host, arrival)
         except PackageError as error:
             raise EnginePackageError(f"{_named(arrival.wanted)} cannot be staged: {error}") from error
         except SourceError as error:
@@ -166,9 +167,8 @@ def stage(host: Host, arrival: Arrival) -> str:
             raise _disk_error(error) from error
         finally:
             _sweep(host)
-    assert arrival.staged is not None
-    caveat = arrival.staged.caveat
-    return caveat and f"if {_named(arrival.wanted)} does not work here, the way back is not sure: {caveat}"
+    words = f"if {_named(arrival.wanted)} does not work here, the way back is not sure: {staged.caveat}"
+    return words if staged.caveat else ""
 
 
 def clear(host: Host) -> str:

@@ -137,7 +137,11 @@ def _apply(
     tally.passes += 1
     observe(PassStarted(plan.node, tally.passes, sum(not item.deferred for item in plan.items)))
     request = context.playbooks.apply(
-        plan, tally.expectation, context.handover(assessment), is_out_of_service=tally.is_out_of_service
+        plan,
+        tally.expectation,
+        context.handover(assessment),
+        context.engine_files(assessment),
+        is_out_of_service=tally.is_out_of_service,
     )
     followed = follow(context.runner, request, observe, cancel)
     tally.verification = followed.values.get(DAEMON_RESULT, b"")

@@ -123,7 +123,7 @@ class Module:
     """Ansible's side of the module: what it is given, and what it answers."""
 
     def __init__(self, *, check_mode: bool, **given: object) -> None:
-        empty = {"packages": [], "versions": {}, "hold": [], "unhold": [], "unit": "containerd.service"}
+        empty = {"packages": [], "versions": {}, "hold": [], "unhold": [], "handed": "", "unit": "containerd.service"}
         self.params = {**empty, "engine": "containerd", **given}
         self.check_mode = check_mode
         self.answer: dict[str, object] = {}

@@ -42,6 +42,12 @@ options:
     type: list
     elements: str
     default: []
+  handed:
+    description:
+      - What M(grapnel.node.handover) was given as O(id), from which alone everything is installed then.
+      - Empty to have it from the package sources.
+    type: str
+    default: ""
   unit:
     description: The engine's service, empty for an engine without one.
     type: str
@@ -74,6 +80,7 @@ from contextlib import nullcontext
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.grapnel.node.plugins.module_utils.engines.handed import forget_handed
 from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import (
     Arrival,
     EnginePackageError,
@@ -104,15 +111,18 @@ def main() -> None:
             "versions": {"type": "dict", "default": {}},
             "hold": {"type": "list", "elements": "str", "default": []},
             "unhold": {"type": "list", "elements": "str", "default": []},
+            "handed": {"type": "str", "default": ""},
             "unit": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
     host, given = Host(), module.params
     names, versions = given["packages"], given["versions"]
+    if module.check_mode and given["handed"]:  # nothing was handed over
+        module.exit_json(changed=bool(names), coming=[])
     try:
         with nullcontext() if module.check_mode or not names else let_go(host):
-            arrival = find_arrival(host, {name: str(versions.get(name, "")) for name in names})
+            arrival = find_arrival(host, {name: str(versions.get(name, "")) for name in names}, given["handed"])
             if arrival.wanted and not module.check_mode:
                 _install(host, arrival, given["engine"], given["unit"])
         if not module.check_mode:
@@ -120,6 +130,9 @@ def main() -> None:
             hold(host, given["hold"])
     except (OSError, OriginalsError, EnginePackageError, PackageError) as error:
         module.fail_json(msg=str(error))
+    finally:
+        if given["handed"]:
+            forget_handed(host)
     coming = list(arrival.coming)
     diff = {"before": "", "after": "".join(f"{name}\n" for name in coming)} if coming else {}
     changed = bool(arrival.wanted or given["hold"] or given["unhold"])

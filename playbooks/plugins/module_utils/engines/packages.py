@@ -3,7 +3,8 @@
 What it comes to is asked first, and nothing of others may go for it. Its files are downloaded and their signatures
 checked, the transaction is rehearsed with just these, and then carried out. The files of what is exchanged are
 downloaded before, so that an engine that does not work afterwards is given back without a network. One works that
-starts containers as the former one did.
+starts containers as the former one did. Files that the controller has handed over take the place of the package
+sources.
 
 Packages are held where that is declared. What grapnel holds is among the originals, so that nothing is let go that
 others hold.
@@ -16,6 +17,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ansible_collections.grapnel.node.plugins.module_utils.engines.handed import (
+    find_kept,
+    forget_kept,
+    keep,
+    resolve_handed,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.engines.trial import (
     Seen,
     TrialError,
@@ -55,11 +62,12 @@ class Arrival:
     """What installing packages comes to.
 
     ``wanted`` are not there yet, or not at their versions ("" for any), ``coming`` are all new ones, and ``former`` the
-    versions of those that change.
+    versions of those that change. ``is_handed``: the files are on the machine, where the downloads say.
     """
 
     wanted: Mapping[str, str] = field(default_factory=dict)
     resolution: Resolution = field(default_factory=Resolution)
+    is_handed: bool = False
 
     @property
     def coming(self) -> tuple[str, ...]:
@@ -70,8 +78,11 @@ class Arrival:
         return {name: was for name, was in self.resolution.replaced.items() if was}
 
 
-def find_arrival(host: Host, versions: Mapping[str, str]) -> Arrival:
-    """Return what comes when packages are installed; raises `EnginePackageError` where something would go."""
+def find_arrival(host: Host, versions: Mapping[str, str], handed: str = "") -> Arrival:
+    """Return what comes when packages are installed; raises `EnginePackageError` where something would go.
+
+    ``handed`` names what the controller has handed over, and no package source is asked then.
+    """
     try:
         manager = find_manager(host)
         there = manager.installed(host, list(versions)) if versions else {}
@@ -82,7 +93,10 @@ def find_arrival(host: Host, versions: Mapping[str, str]) -> Arrival:
         }
         if not wanted:
             return Arrival()
-        found = find_source(manager.name).resolve(host, Request(wanted))
+        if handed:
+            found = resolve_handed(host, manager, wanted, handed, SCRATCH)
+        else:
+            found = find_source(manager.name).resolve(host, Request(wanted))
         held = sorted(manager.held(host, [name for name, was in found.replaced.items() if was and name not in wanted]))
     except PackageError as error:
         raise EnginePackageError(str(error)) from error
@@ -94,7 +108,7 @@ def find_arrival(host: Host, versions: Mapping[str, str]) -> Arrival:
             f"{', '.join(wanted)} would change {', '.join(held)}, which is held, and nothing was changed: "
             "let it go first"
         )
-    return Arrival(wanted, found)
+    return Arrival(wanted, found, bool(handed))
 
 
 def install(host: Host, arrival: Arrival, engine: str, unit: str, clock: Clock) -> None:
@@ -115,6 +129,8 @@ def install(host: Host, arrival: Arrival, engine: str, unit: str, clock: Clock) 
         ) from error
     finally:
         shutil.rmtree(host.path(SCRATCH), ignore_errors=True)
+    if not arrival.is_handed:
+        forget_kept(host)
 
 
 def hold(host: Host, names: Collection[str]) -> None:
@@ -165,13 +181,22 @@ def _install(host: Host, arrival: Arrival, service: Service, clock: Clock) -> No
     if not found.downloads:  # what a killed run has unpacked
         manager.repair(host, clock)
         return
-    there = _fetch(host, Request(arrival.wanted), found, "there")
+    if arrival.is_handed:
+        there = Transaction(tuple(one.uri for one in found.downloads), (), SCRATCH)
+    else:
+        there = _fetch(host, Request(arrival.wanted), found, "there")
     _require_none_gone(arrival.wanted, manager.rehearse(host, there).remove)
     back = _way_back(host, arrival.former)
     if not (arrival.former and service.unit and unit_state(host, service.unit).is_active):
         manager.apply(host, there, clock)
-        return
-    running = _Running(host, service, try_containers(host, service.engine, SCRATCH))
+    else:
+        _exchange(_Running(host, service, try_containers(host, service.engine, SCRATCH)), there, back, clock)
+    if arrival.is_handed:
+        keep(host, manager, there.files)
+
+
+def _exchange(running: _Running, there: Transaction, back: Transaction | str, clock: Clock) -> None:
+    host, manager, service = running.host, find_manager(running.host), running.service
     mark_restart(host, service.unit)  # a run that is killed leaves it to the next one
     try:
         manager.apply(host, there, clock)
@@ -213,9 +238,12 @@ def _way_back(host: Host, former: Mapping[str, str]) -> Transaction | str:
     """Return what leads back to the packages that are there, or why nothing does."""
     if not former:
         return "nothing of the engine was there before"
+    manager = find_manager(host)
+    if kept := find_kept(host, manager, former):
+        return Transaction(kept, (), SCRATCH)
     request = Request(former, again=True)
     try:
-        found = find_source(find_manager(host).name).resolve(host, request)
+        found = find_source(manager.name).resolve(host, request)
         return _fetch(host, request, found, "back")
     except SourceError as error:
         return str(error)

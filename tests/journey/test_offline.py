@@ -259,7 +259,7 @@ class EngineNode:
 
 @pytest.fixture
 def engine_node(engine: Engine, site: Site, operator: Controller) -> Iterator[EngineNode]:
-    node = site.up(NodeSpec(f"{engine.system}-engine", suite=sources.BASE_SUITE, gpus=1, system=engine.system))
+    node = site.up(NodeSpec("engine", suite=sources.BASE_SUITE, gpus=1, system=engine.system))
     yield EngineNode(node, engine, operator)
     site.remove(node.name)
 

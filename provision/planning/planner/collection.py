@@ -82,13 +82,11 @@ def choose_engine(source: NodeFacts, stack: StackSpec) -> DriverChange | Problem
     package = find_package(source, stack, find_engine(source, stack.runtime.engine))
     if isinstance(package, Problem):
         return package
-    offered = [each.version for each in source.available.get(package.name, ())]
-    version = find_version(source, stack, package) or newest(source, offered)
+    version = find_version(source, stack, package) or newest(source, _offered(source, package.name))
     if isinstance(version, Problem):
         return version
     names = (package.name, *package.besides)
-    versions = {name: newest(source, (each.version for each in source.available.get(name, ()))) for name in names}
-    versions[package.name] = version
+    versions = {name: _beside(source, name, version) for name in names}
     if missing := [name for name in names if not versions[name]]:
         return Problem(
             code="package-not-available",
@@ -101,6 +99,16 @@ def choose_engine(source: NodeFacts, stack: StackSpec) -> DriverChange | Problem
         manager=distribution.manager.value,
         packages=tuple(PackageVersion(name, versions[name]) for name in names),
     )
+
+
+def _beside(source: NodeFacts, name: str, version: str) -> str:
+    """Return the version of a package beside an engine: the engine's own, where it has that, else its newest."""
+    offered = _offered(source, name)
+    return version if version in offered else newest(source, offered)
+
+
+def _offered(source: NodeFacts, name: str) -> list[str]:
+    return [each.version for each in source.available.get(name, ())]
 
 
 def _flavour_unknown(node: NodeFacts) -> Problem:

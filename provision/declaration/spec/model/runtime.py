@@ -87,10 +87,7 @@ class Runtime(Section, frozen=True, kw_only=True):
     ] = EngineSource.DISTRIBUTION
     repository: Annotated[
         EngineRepository | None,
-        doc(
-            "That repository with its key, or a mirror of it, for sources docker and crio; null: none, as where a bundle "
-            "has the packages."
-        ),
+        doc("That repository with its key, or a mirror of it, for sources docker and crio; null: none."),
     ] = None
     version: Annotated[
         EngineVersion | None,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from provision.apply.context import ApplyContext
     from provision.apply.follow import Followed
     from provision.apply.model import Observer
+    from provision.apply.runner import RunRequest
     from provision.planning.node_plan import NodePlan, Problem
 
 MAX_PASSES = 3
@@ -137,7 +138,11 @@ def _apply(
     tally.passes += 1
     observe(PassStarted(plan.node, tally.passes, sum(not item.deferred for item in plan.items)))
     request = context.playbooks.apply(
-        plan, tally.expectation, context.handover(assessment), is_out_of_service=tally.is_out_of_service
+        plan,
+        tally.expectation,
+        context.handover(assessment),
+        context.engine_files(assessment),
+        is_out_of_service=tally.is_out_of_service,
     )
     followed = follow(context.runner, request, observe, cancel)
     tally.verification = followed.values.get(DAEMON_RESULT, b"")
@@ -189,9 +194,7 @@ def _stage(
     for _ in range(MAX_PASSES):
         if cancel.is_set():
             return Failure(Status.CANCELED, "not started")
-        followed = follow(
-            context.runner, context.playbooks.stage(assessment.plan, context.handover(assessment)), observe, cancel
-        )
+        followed = follow(context.runner, _staging(context, assessment), observe, cancel)
         if followed.failure is not None or context.playbooks.check:
             return followed.failure or assessment
         again = _assess_after(context, node, followed, cancel)
@@ -204,14 +207,17 @@ def _stage(
     return _left_over(assessment.plan, MAX_PASSES)
 
 
+def _staging(context: ApplyContext, assessment: Assessment) -> RunRequest:
+    return context.playbooks.stage(assessment.plan, context.handover(assessment), context.engine_files(assessment))
+
+
 def stage_once(
     context: ApplyContext, node: str, assessment: Assessment, observe: Observer, cancel: threading.Event
 ) -> Assessment | Failure:
     """Make one pass of staging, such as to write the package sources that all else is planned from."""
     observe(Staging(node))
     try:
-        request = context.playbooks.stage(assessment.plan, context.handover(assessment))
-        followed = follow(context.runner, request, observe, cancel)
+        followed = follow(context.runner, _staging(context, assessment), observe, cancel)
         return followed.failure or _assess_after(context, node, followed, cancel)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node
         return failure_of(error, f"staging the driver of {node}")

@@ -129,6 +129,7 @@ class Module:
             "versions": {},
             "hold": [],
             "unhold": [],
+            "handed": "",
             "unit": "containerd.service",
         }
         self.params = {**empty, "engine": "containerd", **given}

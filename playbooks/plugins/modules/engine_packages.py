@@ -49,6 +49,12 @@ options:
     type: list
     elements: str
     default: []
+  handed:
+    description:
+      - What M(grapnel.node.handover) was given as O(id), from which alone everything is installed then.
+      - Empty to have it from the package sources.
+    type: str
+    default: ""
   unit:
     description: The engine's service, empty for an engine without one.
     type: str
@@ -87,6 +93,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.priority import give_way
+from ansible_collections.grapnel.node.plugins.module_utils.engines.handed import forget_handed
 from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import (
     Arrival,
     EnginePackageError,
@@ -121,25 +128,31 @@ def main() -> None:
             "versions": {"type": "dict", "default": {}},
             "hold": {"type": "list", "elements": "str", "default": []},
             "unhold": {"type": "list", "elements": "str", "default": []},
+            "handed": {"type": "str", "default": ""},
             "unit": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
     host, given = Host(), module.params
     wanted = {name: str(given["versions"].get(name, "")) for name in given["packages"]}
+    if module.check_mode and given["handed"]:  # nothing was handed over
+        module.exit_json(changed=bool(wanted), coming=[], note="")
     try:
         if given["state"] == "staged":
-            answer = _stage(host, wanted, is_check=module.check_mode)
+            answer = _stage(host, wanted, given["handed"], is_check=module.check_mode)
         else:
             answer = _bring(host, given, wanted, is_check=module.check_mode)
     except (OSError, OriginalsError, EnginePackageError, PackageError) as error:
         module.fail_json(msg=str(error))
+    finally:
+        if given["handed"]:
+            forget_handed(host)
     module.exit_json(**answer)
 
 
-def _stage(host: Host, wanted: dict[str, str], *, is_check: bool) -> dict[str, Any]:
+def _stage(host: Host, wanted: dict[str, str], handed: str, *, is_check: bool) -> dict[str, Any]:
     """Have packages lie ready; return what is answered."""
-    arrival, note = find_arrival(host, wanted), ""
+    arrival, note = find_arrival(host, wanted, handed), ""
     changed = arrival.staged is None and bool(arrival.wanted or host.path(HOME).exists())
     if not is_check:
         if arrival.wanted:
@@ -154,7 +167,7 @@ def _bring(host: Host, given: dict[str, Any], wanted: dict[str, str], *, is_chec
     """Install and hold packages; return what is answered."""
     note = ""
     with nullcontext() if is_check or not wanted else let_go(host):
-        arrival = find_arrival(host, wanted)
+        arrival = find_arrival(host, wanted, given["handed"])
         if arrival.wanted and not is_check:
             _install(host, arrival, given["engine"], given["unit"])
             if arrival.former and given["unit"] and arrival.unstaged:

@@ -4,7 +4,8 @@ What it comes to is asked first, and nothing of others may go for it. Its files 
 checked, the transaction is rehearsed with just these, and then carried out. The files of what is exchanged are
 downloaded before, so that an engine that does not work afterwards is given back without a network. One works that
 starts containers as the former one did. All that comes before the transaction can be done beforehand, while containers
-run: what is staged is used where it is what is wanted, on the node that it was staged for.
+run: what is staged is used where it is what is wanted, on the node that it was staged for. Files that the controller
+has handed over take the place of the package sources.
 
 Packages are held where that is declared. What grapnel holds is among the originals, so that nothing is let go that
 others hold.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -22,6 +24,12 @@ from typing import TYPE_CHECKING
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record.durable import sync_folder
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record.seal import seal
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.folder import remove
+from ansible_collections.grapnel.node.plugins.module_utils.engines.handed import (
+    find_kept,
+    forget_kept,
+    keep,
+    resolve_handed,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.engines.staged import (
     BACK,
     DESCRIPTION,
@@ -83,13 +91,14 @@ class Arrival:
 
     ``wanted`` are not there yet, or not at their versions ("" for any), ``coming`` are all new ones, and ``former`` the
     versions of those that change. ``staged`` is what lies on the node for it, ``unstaged`` why nothing does that can be
-    used.
+    used. ``is_handed``: the controller has handed the files over, and the downloads say where they are.
     """
 
     wanted: Mapping[str, str] = field(default_factory=dict)
     resolution: Resolution = field(default_factory=Resolution)
     staged: EngineSet | None = None
     unstaged: str = ""
+    is_handed: bool = False
 
     @property
     def coming(self) -> tuple[str, ...]:
@@ -100,10 +109,11 @@ class Arrival:
         return {name: was for name, was in self.resolution.replaced.items() if was}
 
 
-def find_arrival(host: Host, versions: Mapping[str, str]) -> Arrival:
+def find_arrival(host: Host, versions: Mapping[str, str], handed: str = "") -> Arrival:
     """Return what comes when packages are installed; raises `EnginePackageError` where something would go.
 
-    With what is staged no source is asked. What grapnel itself holds may change; raises `OriginalsError`.
+    With what is staged no source is asked, nor with ``handed``, the name of what the controller has handed over. What
+    grapnel itself holds may change; raises `OriginalsError`.
     """
     own = read_originals(host).held
     try:
@@ -117,11 +127,12 @@ def find_arrival(host: Host, versions: Mapping[str, str]) -> Arrival:
         if not wanted:
             return Arrival()
         staged, unstaged = _find_staged(host, manager, wanted)
-        found = (
-            Resolution(replaced=staged.replaced)
-            if staged is not None
-            else find_source(manager.name).resolve(host, Request(wanted, loose=own))
-        )
+        if staged is not None:
+            found = Resolution(replaced=staged.replaced)
+        elif handed:
+            found = resolve_handed(host, manager, wanted, handed, WORK)
+        else:
+            found = find_source(manager.name).resolve(host, Request(wanted, loose=own))
         others = [name for name, was in found.replaced.items() if was and name not in wanted and name not in own]
         held = sorted(manager.held(host, others))
     except PackageError as error:
@@ -134,7 +145,8 @@ def find_arrival(host: Host, versions: Mapping[str, str]) -> Arrival:
             f"{', '.join(wanted)} would change {', '.join(held)}, which is held, and nothing was changed: "
             "let it go first"
         )
-    return Arrival(wanted, found, staged, unstaged)
+    is_handed = bool(handed) if staged is None else staged.is_handed
+    return Arrival(wanted, found, staged, unstaged, is_handed)
 
 
 def _find_staged(host: Host, manager: PackageManager, wanted: Mapping[str, str]) -> tuple[EngineSet | None, str]:
@@ -202,6 +214,8 @@ def install(host: Host, arrival: Arrival, engine: str, unit: str, clock: Clock) 
         ) from error
     finally:
         _sweep(host)
+    if not arrival.is_handed:
+        forget_kept(host)
 
 
 def hold(host: Host, names: Collection[str]) -> None:
@@ -258,13 +272,18 @@ def _install(host: Host, arrival: Arrival, service: Service, clock: Clock) -> No
     if arrival.staged is not None:
         there, back = arrival.staged.way_there, arrival.staged.way_back
     else:
-        there = _fetch(host, _request(host, arrival), arrival.resolution, THERE)
-        back = _way_back(host, arrival.former)
+        there, back = _take(host, arrival), _way_back(host, arrival.former)
     _require_none_gone(arrival.wanted, manager.rehearse(host, there).remove)
     if not (arrival.former and service.unit and unit_state(host, service.unit).is_active):
         manager.apply(host, there, clock)
-        return
-    running = _Running(host, service, try_containers(host, service.engine, HOME))
+    else:
+        _exchange(_Running(host, service, try_containers(host, service.engine, HOME)), there, back, clock)
+    if arrival.is_handed:
+        keep(host, manager, there.files)
+
+
+def _exchange(running: _Running, there: Transaction, back: Transaction | str, clock: Clock) -> None:
+    host, manager, service = running.host, find_manager(running.host), running.service
     mark_restart(host, service.unit)  # a run that is killed leaves it to the next one
     try:
         manager.apply(host, there, clock)
@@ -298,7 +317,7 @@ def _stage(host: Host, arrival: Arrival) -> EngineSet:
     """Put a set together in the place of whatever is staged; raises `PackageError`, `SourceError`, OSError."""
     manager, found = find_manager(host), arrival.resolution
     host.path(WORK).mkdir(parents=True, mode=0o700)
-    there = _fetch(host, _request(host, arrival), found, THERE)
+    there = _take(host, arrival)
     rehearsal = manager.rehearse(host, there)
     _require_none_gone(arrival.wanted, rehearsal.remove)
     if other := [name for name, version in arrival.wanted.items() if rehearsal.install.get(name) != version]:
@@ -310,6 +329,7 @@ def _stage(host: Host, arrival: Arrival) -> EngineSet:
         _names(there),
         () if isinstance(back, str) else _names(back),
         back if isinstance(back, str) else _rehearse_back(host, manager, there, back, arrival.former),
+        arrival.is_handed,
     )
     host.path(f"{_NEW}/{DESCRIPTION}").write_text(json.dumps(staged.document(), indent=1, sort_keys=True))
     seal(host, _NEW)
@@ -338,8 +358,16 @@ def _names(way: Transaction) -> tuple[str, ...]:
     return tuple(file.rpartition("/")[2] for file in way.files)
 
 
-def _request(host: Host, arrival: Arrival) -> Request:
-    return Request(arrival.wanted, loose=read_originals(host).held)
+def _take(host: Host, arrival: Arrival) -> Transaction:
+    """Get the files of what comes, downloaded or handed over; raises as `_fetch` does, and OSError."""
+    if not arrival.is_handed:
+        request = Request(arrival.wanted, loose=read_originals(host).held)
+        return _fetch(host, request, arrival.resolution, THERE)
+    folder = host.path(f"{_NEW}/{THERE}")
+    folder.mkdir(parents=True, mode=0o700)
+    for one in arrival.resolution.downloads:
+        host.path(one.uri).replace(folder / one.name)
+    return Transaction(tuple(f"{_NEW}/{THERE}/{one.name}" for one in arrival.resolution.downloads), (), WORK)
 
 
 def _fetch(host: Host, request: Request, found: Resolution, name: str) -> Transaction:
@@ -385,9 +413,16 @@ def _way_back(host: Host, former: Mapping[str, str]) -> Transaction | str:
     """Return what leads back to the packages that are there, or why nothing does."""
     if not former:
         return "nothing of the engine was there before"
+    manager = find_manager(host)
+    if kept := find_kept(host, manager, former):
+        folder = host.path(f"{_NEW}/{BACK}")
+        folder.mkdir(parents=True, mode=0o700)
+        for file in kept:
+            shutil.copyfile(host.path(file), folder / file.rpartition("/")[2])
+        return Transaction(tuple(f"{_NEW}/{BACK}/{file.rpartition('/')[2]}" for file in kept), (), WORK)
     request = Request(former, again=True)
     try:
-        found = find_source(find_manager(host).name).resolve(host, request)
+        found = find_source(manager.name).resolve(host, request)
         return _fetch(host, request, found, BACK)
     except SourceError as error:
         return str(error)

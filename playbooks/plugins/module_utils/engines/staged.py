@@ -36,6 +36,7 @@ class EngineSet:
 
     ``replaced`` are the versions of all packages that change, "" for one that was not there. ``there`` and ``back`` are
     names of files, in folders of these names. ``caveat`` is what is wrong with the way back, empty where nothing is.
+    ``is_handed``: the controller has handed over what comes.
     """
 
     wanted: Mapping[str, str]
@@ -43,6 +44,7 @@ class EngineSet:
     there: tuple[str, ...]
     back: tuple[str, ...]
     caveat: str = ""
+    is_handed: bool = False
 
     @property
     def way_there(self) -> Transaction:
@@ -69,7 +71,8 @@ def read_set(host: Host, read: ReadInstalled) -> EngineSet:
     try:
         require_sealed(host, STAGED)
         said = json.loads(host.read_text(f"{STAGED}/{DESCRIPTION}") or "")
-        found = EngineSet(said["wanted"], said["replaced"], tuple(said["there"]), tuple(said["back"]), said["caveat"])
+        ways = tuple(said[THERE]), tuple(said[BACK])
+        found = EngineSet(said["wanted"], said["replaced"], *ways, said["caveat"], said["is_handed"])
     except SealError as error:
         raise StagedError(str(error)) from error
     except (ValueError, LookupError, TypeError) as error:

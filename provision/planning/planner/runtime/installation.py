@@ -17,6 +17,8 @@ from provision.planning.node_plan import Action, Disruption, Item, Problem, Role
 from provision.planning.planner.part import Part, package_manager_problems, plan_files
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from provision.declaration.fleet.facts.node import NodeFacts, StagedEngine
     from provision.declaration.spec.model import StackSpec
     from provision.planning.engines.model import NodeEngine
@@ -124,8 +126,11 @@ def without_former_sources(
 ) -> Part[RuntimeVariables]:
     """Return the part of an engine, with the removal of the package source that is not declared any more.
 
-    What came from it stays, and gets nothing newer.
+    What came from it stays, and gets nothing newer. One that is declared, and comes in a bundle, has no files here;
+    what the node has of it stays.
     """
+    if stack.runtime.source is not EngineSource.DISTRIBUTION and stack.runtime.repository is None:
+        return part
     declared = {file.path for file in render_sources(facts, stack.runtime)}
     former = {
         path: source for path, source in source_paths().items() if path not in declared and facts.file(path) is not None
@@ -159,8 +164,7 @@ def find_version(facts: NodeFacts, stack: StackSpec, package: EnginePackage) -> 
         offered.append(facts.engine_staged.packages[package.name])  # also without a network
     fitting = [version for version in offered if upstream_of(version) == declared]
     if fitting:
-        scheme = DebianVersion if facts.package_manager.name == "apt" else RpmVersion
-        return max(fitting, key=scheme)
+        return newest(facts, fitting)
     there = sorted({upstream_of(version) for version in offered}, key=version_numbers)
     return Problem(
         code="engine-version-not-available",
@@ -168,6 +172,12 @@ def find_version(facts: NodeFacts, stack: StackSpec, package: EnginePackage) -> 
         f"{', '.join(there) or 'none'}",
         hint="declare one of these, or a source that has it",
     )
+
+
+def newest(facts: NodeFacts, versions: Iterable[str]) -> str:
+    """Return the newest of a package's versions as the node's package manager compares them, "" of none."""
+    scheme = DebianVersion if facts.package_manager.name == "apt" else RpmVersion
+    return max(versions, key=scheme, default="")
 
 
 def upstream_of(version: str) -> str:

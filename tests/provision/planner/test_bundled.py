@@ -12,9 +12,9 @@ from provision.declaration.fleet.facts.node import (
     AvailablePackage,
     Engine,
     InstalledPackage,
-    StagedEngine,
     OperatingSystem,
     PackageManager,
+    StagedEngine,
 )
 from provision.planning.driver_change import DriverChange
 from provision.planning.node_plan import Action, Problem

@@ -186,10 +186,10 @@ def _install(host: Host, arrival: Arrival, service: Service, clock: Clock) -> No
     else:
         there = _fetch(host, Request(arrival.wanted), found, "there")
     _require_none_gone(arrival.wanted, manager.rehearse(host, there).remove)
-    back = _way_back(host, arrival.former)
     if not (arrival.former and service.unit and unit_state(host, service.unit).is_active):
         manager.apply(host, there, clock)
     else:
+        back = _way_back(host, arrival.former)
         _exchange(_Running(host, service, try_containers(host, service.engine, SCRATCH)), there, back, clock)
     if arrival.is_handed:
         keep(host, manager, there.files)

@@ -273,9 +273,11 @@ def test_an_engine_comes_changes_and_goes_without_a_network(
 ) -> None:
     machine, versions = engine_node, list(engine.packages)
     site.up(replace(machine.node.spec, name=COLLECTOR, gpus=0))
-    for version in versions:
-        machine.create(version)
-    site.remove(COLLECTOR)
+    try:
+        for version in versions:
+            machine.create(version)
+    finally:
+        site.remove(COLLECTOR)
     places = {"folder": REPOSITORIES.get(engine.system, ""), "cache": CACHES.get(engine.system, "")}
     machine.say(engine.cut_off.format(sources=SOURCES, address=site.bridge.host_address, **places))
     before, older, newer = machine.packages(), versions[0], versions[-1]

@@ -51,7 +51,7 @@ options:
     default: []
   handed:
     description:
-      - What M(grapnel.node.handover) was given as O(id), from which alone everything is installed then.
+      - The C(id) that M(grapnel.node.handover) was given, from whose files alone everything is installed then.
       - Empty to have it from the package sources.
     type: str
     default: ""

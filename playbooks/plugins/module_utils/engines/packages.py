@@ -267,16 +267,12 @@ def _install(host: Host, arrival: Arrival, service: Service, clock: Clock) -> No
         manager.repair(host, clock)
         return
     host.path(WORK).mkdir(parents=True, exist_ok=True, mode=0o700)
-    there: Transaction
-    back: Transaction | str
-    if arrival.staged is not None:
-        there, back = arrival.staged.way_there, arrival.staged.way_back
-    else:
-        there, back = _take(host, arrival), _way_back(host, arrival.former)
+    there = _take(host, arrival) if arrival.staged is None else arrival.staged.way_there
     _require_none_gone(arrival.wanted, manager.rehearse(host, there).remove)
     if not (arrival.former and service.unit and unit_state(host, service.unit).is_active):
         manager.apply(host, there, clock)
     else:
+        back = _way_back(host, arrival.former) if arrival.staged is None else arrival.staged.way_back
         _exchange(_Running(host, service, try_containers(host, service.engine, HOME)), there, back, clock)
     if arrival.is_handed:
         keep(host, manager, there.files)

@@ -10,7 +10,7 @@ import msgspec
 from provision.apply.carried_out import count_by_plans, count_by_steps
 from provision.apply.errors import CanceledError
 from provision.apply.follow import AGAIN, failure_of, follow
-from provision.apply.gate import find_obstacle, find_refusal, needs_drain, needs_staging
+from provision.apply.gate import find_obstacle, find_refusal, needs_drain, needs_staging, stages_engine
 from provision.apply.gather import SILENT, facts_in, gather_facts
 from provision.apply.model import Assessment, Failure, NodeResult, PassStarted, Staging, Status
 from provision.apply.playbooks import DAEMON_RESULT
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from provision.apply.context import ApplyContext
     from provision.apply.follow import Followed
     from provision.apply.model import Observer
+    from provision.apply.runner import RunRequest
     from provision.planning.node_plan import NodePlan, Problem
 
 MAX_PASSES = 3
@@ -137,7 +138,11 @@ def _apply(
     tally.passes += 1
     observe(PassStarted(plan.node, tally.passes, sum(not item.deferred for item in plan.items)))
     request = context.playbooks.apply(
-        plan, tally.expectation, context.handover(assessment), is_out_of_service=tally.is_out_of_service
+        plan,
+        tally.expectation,
+        context.handover(assessment),
+        context.engine_files(assessment),
+        is_out_of_service=tally.is_out_of_service,
     )
     followed = follow(context.runner, request, observe, cancel)
     tally.verification = followed.values.get(DAEMON_RESULT, b"")
@@ -163,15 +168,23 @@ def _assess_after(context: ApplyContext, node: str, run: Followed, cancel: threa
 def stage(
     context: ApplyContext, node: str, assessment: Assessment, observe: Observer, cancel: threading.Event
 ) -> Assessment | Failure:
-    """Stage the driver of a node's plan, and return what the node is then; ``observe`` raises nothing."""
-    observe(Staging(node))
+    """Stage driver and engine of a node's plan, and return what the node is then; ``observe`` raises nothing."""
+    what = _staged_parts(assessment.plan)
+    observe(Staging(node, what))
     try:
         staged = _stage(context, node, assessment, observe, cancel)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node
-        return failure_of(error, f"staging the driver of {node}")
+        return failure_of(error, f"staging the {what} of {node}")
     if not isinstance(staged, Failure):
-        observe(Staging(node, is_done=True))
+        observe(Staging(node, what, is_done=True))
     return staged
+
+
+def _staged_parts(plan: NodePlan) -> str:
+    """Return what is staged on a node, for people."""
+    if not stages_engine(plan):
+        return "driver"
+    return "engine" if plan.roles.driver is None else "driver and engine"
 
 
 def _stage(
@@ -181,9 +194,7 @@ def _stage(
     for _ in range(MAX_PASSES):
         if cancel.is_set():
             return Failure(Status.CANCELED, "not started")
-        followed = follow(
-            context.runner, context.playbooks.stage(assessment.plan, context.handover(assessment)), observe, cancel
-        )
+        followed = follow(context.runner, _staging(context, assessment), observe, cancel)
         if followed.failure is not None or context.playbooks.check:
             return followed.failure or assessment
         again = _assess_after(context, node, followed, cancel)
@@ -196,14 +207,17 @@ def _stage(
     return _left_over(assessment.plan, MAX_PASSES)
 
 
+def _staging(context: ApplyContext, assessment: Assessment) -> RunRequest:
+    return context.playbooks.stage(assessment.plan, context.handover(assessment), context.engine_files(assessment))
+
+
 def stage_once(
     context: ApplyContext, node: str, assessment: Assessment, observe: Observer, cancel: threading.Event
 ) -> Assessment | Failure:
     """Make one pass of staging, such as to write the package sources that all else is planned from."""
     observe(Staging(node))
     try:
-        request = context.playbooks.stage(assessment.plan, context.handover(assessment))
-        followed = follow(context.runner, request, observe, cancel)
+        followed = follow(context.runner, _staging(context, assessment), observe, cancel)
         return followed.failure or _assess_after(context, node, followed, cancel)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is about this node
         return failure_of(error, f"staging the driver of {node}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from provision.apply.model import Failure, Status
-from provision.planning.node_plan import Disruption
+from provision.planning.node_plan import Disruption, Role
 from provision.planning.planner.drivers.holders import holders
 
 if TYPE_CHECKING:
@@ -49,9 +49,19 @@ def needs_turn(plan: NodePlan) -> bool:
 
 
 def needs_staging(plan: NodePlan) -> bool:
-    """Tell whether a driver has to be staged before the node is taken out of service for it."""
+    """Tell whether a driver or an engine has to be staged before the node is taken out of service for it."""
     driver = plan.roles.driver
-    return driver is not None and not driver.driver_swap
+    return stages_engine(plan) or (driver is not None and not driver.driver_swap)
+
+
+def exchanges_engine(plan: NodePlan) -> bool:
+    """Tell whether the node leaves service for another version of its engine."""
+    return any(item.role is Role.RUNTIME and item.disruption in ENDS_WORK for item in plan.items)
+
+
+def stages_engine(plan: NodePlan) -> bool:
+    """Tell whether the packages of an engine have to lie ready before that, and do not yet."""
+    return any(item.role is Role.RUNTIME and item.disruption in ENDS_WORK and item.deferred for item in plan.items)
 
 
 def find_refusal(assessment: Assessment) -> Failure | None:

@@ -27,7 +27,7 @@ class Status(Enum):
 
     UNCHANGED = "unchanged"  # was as declared: nothing was run
     CONVERGED = "converged"  # was changed, and is now as declared
-    STAGED = "staged"  # its driver is ready to be swapped in; nothing that runs was changed
+    STAGED = "staged"  # its driver, its engine are ready to be exchanged; nothing that runs was changed
     RETURNED = "returned"  # has the driver again that was there before
     REMOVED = "removed"  # its driver was taken away
     REBOOTED = "rebooted"  # is in another boot, with the driver and the GPUs that it had
@@ -129,9 +129,10 @@ class PassStarted:
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """A node's driver is about to be staged while its GPUs are in use, or (``is_done``) is staged now."""
+    """A driver, an engine or both (``what``) are about to be staged on a node in use, or (``is_done``) are now."""
 
     node: str
+    what: str = "driver"
     is_done: bool = False
 
 

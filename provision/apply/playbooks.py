@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
@@ -13,7 +14,7 @@ from provision.apply.runner import RunRequest
 from provision.planning.node_plan import NodePlan, Role, role_variables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from provision.planning.supply.builds.model import ModuleBuild
@@ -32,6 +33,7 @@ KEEP_S: Final = 300
 DAEMON_RESULT = "daemon"
 REMOVAL_RESULT = "removal"
 FORESEEN_RESULT = "foreseen"  # of a driver
+_ID_DIGITS: Final = 12  # as many as the name of a driver change has
 _BOOT: Final = re.compile(r"[0-9a-f-]{1,64}")
 
 
@@ -80,21 +82,25 @@ class Playbooks:
         plan: NodePlan,
         expectation: Mapping[str, object] | None = None,
         handover: Handover | None = None,
+        engine: Sequence[HandedFile] = (),
         *,
         is_out_of_service: bool = False,
     ) -> RunRequest:
         """Apply one node's plan, verify its driver if there is an expectation, and gather its facts.
 
-        With a ``handover`` a driver is staged from these files, without a network where they are all that is needed.
+        With a ``handover`` a driver is staged from these files, without a network where they are all that is needed;
+        from those of ``engine`` the engine is installed.
         A node that ``is_out_of_service`` is put back into service by a later step of the same rollout.
         """
         expected = {} if expectation is None else {"grapnel_expectation": expectation}
         kept = {"grapnel_keep_s": KEEP_S} if is_out_of_service else {}
-        return self._of_plan("apply.yml", plan, {**plan_variables(plan), **expected, **kept, **_handover(handover)})
+        handed = {**_handover(handover), **_engine_handover(engine)}
+        return self._of_plan("apply.yml", plan, {**plan_variables(plan), **expected, **kept, **handed})
 
-    def stage(self, plan: NodePlan, handover: Handover | None = None) -> RunRequest:
-        """Stage the driver of one node's plan, and gather the node's facts."""
-        return self._of_plan("stage.yml", plan, {**plan_variables(plan), **_handover(handover)})
+    def stage(self, plan: NodePlan, handover: Handover | None = None, engine: Sequence[HandedFile] = ()) -> RunRequest:
+        """Stage driver and engine of one node's plan, from what is handed over, and gather the node's facts."""
+        handed = {**_handover(handover), **_engine_handover(engine)}
+        return self._of_plan("stage.yml", plan, {**plan_variables(plan), **handed})
 
     def _of_plan(self, playbook: str, plan: NodePlan, variables: Mapping[str, object]) -> RunRequest:
         return RunRequest(
@@ -260,6 +266,14 @@ def _handover(handover: Handover | None) -> dict[str, object]:
     if handover is None:
         return {}
     return {"grapnel_handover": handed_files(handover.files), "grapnel_offline": handover.is_complete}
+
+
+def _engine_handover(files: Sequence[HandedFile]) -> dict[str, object]:
+    """Return the variable of an engine's files; they are one handover by what they are."""
+    if not files:
+        return {}
+    digest = hashlib.sha256("\n".join(f"{one.place} {one.sha256}" for one in files).encode()).hexdigest()
+    return {"grapnel_engine_handover": {"id": digest[:_ID_DIGITS], "files": handed_files(files)}}
 
 
 def handed_files(files: Iterable[HandedFile]) -> list[dict[str, object]]:

@@ -141,15 +141,17 @@ class RuntimeVariables(msgspec.Struct, frozen=True, kw_only=True):
     an engine that is no service. ``runtime_preconditions`` says what has to be on the node for a file to be
     written: by its path, the SHA-256 of other files by their paths ("" for one that must not exist). Where that is not
     so, the next pass has the file. ``runtime_sources`` are files of the package manager that packages are found by, and
-    ``runtime_absent`` those that are not declared any more; ``runtime_packages`` are installed at ``runtime_versions``,
-    or whichever there is, and what is there is exchanged. ``runtime_hold`` are packages that are held afterwards, and
-    ``runtime_unhold`` those that grapnel lets go. ``runtime_selinux`` is the SHA-256 of the policy module that SELinux
-    is to have, empty where it is off.
+    ``runtime_absent`` those that are not declared any more; ``runtime_stage`` are the packages, with their versions,
+    that are to lie ready on the node, and no others (None leaves what does). ``runtime_packages`` are installed at
+    ``runtime_versions``, or whichever there is, and what is there is exchanged. ``runtime_hold`` are packages that are
+    held afterwards, and ``runtime_unhold`` those that grapnel lets go. ``runtime_selinux`` is the SHA-256 of the
+    policy module that SELinux is to have, empty where it is off.
     """
 
     runtime_engine: str
     runtime_sources: tuple[FileContent, ...] = ()
     runtime_absent: tuple[str, ...] = ()
+    runtime_stage: dict[str, str] | None = None
     runtime_packages: tuple[str, ...] = ()
     runtime_versions: dict[str, str] = {}
     runtime_hold: tuple[str, ...] = ()

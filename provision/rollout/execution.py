@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeGuard
 
 from provision.apply.fleet import apply_all, settled, stage_all
-from provision.apply.gate import find_obstacle, needs_turn
+from provision.apply.gate import exchanges_engine, find_obstacle, needs_turn, stages_engine
 from provision.apply.model import Assessment, Failure, NodeFinished, NodeResult, Note, Status
 from provision.apply.supply.builders import provide_modules
 from provision.apply.supply.kinds import Kinds, sharing_nodes
@@ -120,15 +120,17 @@ def _in_place(
 def stage_nodes(
     job: Job, observe: RolloutObserver, *, parallel: int, cancel: threading.Event
 ) -> tuple[NodeResult, ...]:
-    """Stage the drivers that the plans need, and change nothing that runs; return the result of every node.
+    """Stage the drivers and engines that the plans need, and change nothing that runs; return every node's result.
 
-    A node whose driver is staged already, or whose plan has nothing to stage, is left alone.
+    A node on which they are staged already, or whose plan has nothing to stage, is left alone.
     """
-    drivers = [node for node, answer in job.answers.items() if _driver_of(answer) is not None]
-    staging = [node for node in drivers if _is_unstaged(job.answers[node])]
+    concerned = [node for node, answer in job.answers.items() if _needs_a_stage(answer)]
+    staging = [node for node in concerned if _is_unstaged(job.answers[node])]
     job = _share(job, staging, observe, parallel, cancel)
     unstaged = _stage(job, staging, observe, parallel, cancel)
-    staged = {node: NodeResult(node, Status.STAGED, note=_note(job, node)) for node in drivers if node not in unstaged}
+    staged = {
+        node: NodeResult(node, Status.STAGED, note=_note(job, node)) for node in concerned if node not in unstaged
+    }
     for result in staged.values():
         observe(NodeFinished(result))
     return _in_order(job, {**staged, **unstaged})
@@ -144,8 +146,16 @@ def _share(job: Job, nodes: Collection[str], observe: RolloutObserver, parallel:
 def _note(job: Job, node: str) -> str:
     """Return what staging took on a node, and where its module comes from; empty for one that was staged before."""
     staged = job.known.get(node)
-    driver = None if staged is None else staged.plan.roles.driver
-    if staged is None or driver is None:
+    if staged is None:
+        return ""
+    engine, ready = exchanges_engine(staged.plan), staged.facts.engine_staged
+    packages = f"{ready.bytes / 1e6:.0f} MB of its engine" if engine and ready is not None else ""
+    return ", ".join(filter(None, (_driver_note(job, node, staged), packages)))
+
+
+def _driver_note(job: Job, node: str, staged: Assessment) -> str:
+    driver = staged.plan.roles.driver
+    if driver is None:
         return ""
     found = [each.cost for each in staged.facts.driver.staged if each.id == driver.driver_change_id]
     if not found:
@@ -160,22 +170,29 @@ def _note(job: Job, node: str) -> str:
 def _is_unstaged(answer: Assessment | Failure) -> bool:
     """Tell whether there is something to stage, or will be once the node knows its package sources."""
     driver = _driver_of(answer)
-    return driver is not None and (
-        driver.driver_stage or (driver.driver_change is None and bool(driver.driver_sources))
-    )
+    if driver is not None and (driver.driver_stage or (driver.driver_change is None and bool(driver.driver_sources))):
+        return True
+    return _is_ready(answer) and stages_engine(answer.plan)
+
+
+def _needs_a_stage(answer: Assessment | Failure) -> bool:
+    """Tell whether a plan has anything that is staged before it is exchanged."""
+    return _driver_of(answer) is not None or (_is_ready(answer) and exchanges_engine(answer.plan))
+
+
+def _is_ready(answer: Assessment | Failure) -> TypeGuard[Assessment]:
+    return isinstance(answer, Assessment) and find_obstacle(answer.plan) is None
 
 
 def _driver_of(answer: Assessment | Failure) -> DriverVariables | None:
     """Return what a plan has about the driver, None where nothing is to be done, or can be."""
-    if isinstance(answer, Failure) or find_obstacle(answer.plan) is not None:
-        return None
-    return answer.plan.roles.driver
+    return answer.plan.roles.driver if _is_ready(answer) else None
 
 
 def _stage(
     job: Job, nodes: Collection[str], observe: RolloutObserver, parallel: int, cancel: threading.Event
 ) -> dict[str, NodeResult]:
-    """Stage drivers while the GPUs are in use; return the nodes on which that failed: they stay in service."""
+    """Stage drivers and engines of nodes in use; return the nodes on which that failed: they stay in service."""
     todo: dict[str, Assessment] = {}
     ended: dict[str, Assessment | Failure] = {}
     for node in nodes:
@@ -226,7 +243,7 @@ def _can_be_changed_in_place(job: Job, result: NodeResult) -> bool:
 def _without(state: NodeState, unstaged: NodeResult | None) -> NodeState:
     """Return a node's state, with what keeps it from being taken out of service."""
     failure = None if unstaged is None else unstaged.failure
-    return state if failure is None else replace(state, obstacle=f"its driver is not staged: {failure.message}")
+    return state if failure is None else replace(state, obstacle=f"it is not staged: {failure.message}")
 
 
 def _in_order(job: Job, changed: Mapping[str, NodeResult]) -> tuple[NodeResult, ...]:

@@ -7,6 +7,7 @@ the lab's, with the relations of Docker's; Podman's is a stand-in.
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,6 +31,7 @@ pytestmark = [pytest.mark.nodes, pytest.mark.timeout(900)]
 
 NAME = "rocky"
 RUNNING = "ctr -n k8s.io tasks ls | awk '$3 == \"RUNNING\" {print $1, $2}' | sort"
+ENGINE = "/var/lib/grapnel/engine"
 DROP_IN = "/etc/systemd/system/containerd.service.d"
 TROUBLE = "[Service]\nExecStartPre=/bin/sh -c '! containerd --version | grep -q 2.2.1'\n"
 # The image that containerd's own settings name is the lab's.
@@ -185,10 +187,19 @@ def test_a_version_is_exchanged_under_a_pod_and_given_back_where_it_does_not_wor
     assert len(running.splitlines()) == 2
 
     declare(controller, node, version="2.4.2")
-    (item,) = controller.plan_items(NAME)
+    stage, item = controller.plan_items(NAME)
+    assert (stage["action"], stage["target"], stage["disruption"]) == ("stage", "containerd.io", "none")
     assert (item["action"], item["target"], item["disruption"]) == ("upgrade", "containerd.io", "drain")
-    assert "1 converged" in call(controller, "apply")
+    assert "1 staged" in controller.grapnel("stage", "--no-cluster", NAME).stdout
+    assert "containerd.io 2.2.1-1.el9" in packages(node)
+    assert [one["action"] for one in controller.plan_items(NAME)] == ["upgrade"]
+
+    with without_source(node):
+        applied = call(controller, "apply")
+    assert "1 converged" in applied
+    assert "downloaded while the node was out of service" not in applied
     assert "containerd.io 2.4.2-1.el9" in packages(node)
+    assert say(node, f"ls {ENGINE} 2>/dev/null || :") == ""
     assert controller.plan_items(NAME) == []
     assert say(node, RUNNING) == running
     assert_containers(node)
@@ -208,10 +219,22 @@ def test_a_version_is_exchanged_under_a_pod_and_given_back_where_it_does_not_wor
     say(node, f"rm -r {DROP_IN}; systemctl daemon-reload")
     with pods_on(node) as pods:
         pods.cri.remove_pod(pod)
+    assert "staged" in say(node, f"ls {ENGINE}")  # for another try
     assert "1 removed" in call(controller, "remove")
     assert packages(node) == before
     assert settings(node) == former
+    assert say(node, f"ls {ENGINE} 2>/dev/null || :") == ""
     say(node, "rm -r /etc/containerd")
+
+
+@contextmanager
+def without_source(node: Node) -> Iterator[None]:
+    """Have the node reach its source of the engine no more."""
+    say(node, f"mount -t tmpfs none {SOURCES}/{DOCKERS}")
+    try:
+        yield
+    finally:
+        say(node, f"umount {SOURCES}/{DOCKERS}")
 
 
 def assert_containers(node: Node) -> None:

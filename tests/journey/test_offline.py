@@ -1,4 +1,4 @@
-"""Drivers for a node without a network: collected on another node, carried as one file, and changed there.
+"""Drivers and engines for a node without a network: collected on another one, carried as a file, and changed there.
 
 What is simulated is the kernel that loads the modules. Those of Debian are built beforehand by the same dkms
 (``lab.modules``), those of systems with dnf by the collecting node; zypper's are packages.
@@ -8,24 +8,27 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
-from lab import modules
+from lab import modules, sources
+from lab.bundle.repository import PUBLIC_KEY
 from lab.nodes import NodeSpec, Site
+from lab.sources.systems import DOCKERS
 from provision.cli.session.context import open_bundle
 from provision.planning.supply.bundle.model import BundleList
 from provision.planning.supply.bundle.write import write_bundle
 from tests.journey.conftest import OLD_VERSION, VERSION, fingerprint
 from tests.journey.dkms import TRIM
-from tests.journey.systems import CASES, SOURCES, add_node, change_there_and_back
+from tests.journey.systems import CASES, DPKG, RPM, SOURCES, add_node, change_there_and_back
 from tests.journey.wire import Wire
 from tests.worker import of_this_worker
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -63,6 +66,8 @@ REFRESH = {"rocky9": ["dnf", "-q", "makecache"], "sles15": ["zypper", "-n", "ref
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Debian 12 differs in the versions of its tools alone, and takes as long."""
     every = metafunc.config.getoption("--all-systems")
+    if "engine" in metafunc.fixturenames:
+        return
     if "suite" in metafunc.fixturenames:
         metafunc.parametrize("suite", list(VERSIONS) if every else ["trixie"])
     else:
@@ -177,6 +182,144 @@ def test_dnf_and_zypper_change_drivers_without_a_network(site: Site, operator: C
 
         machine.node.run(REFRESH[case.system], check=False)
         assert wire.sent() != [], "nothing would have been seen"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine of a system, as it is declared, and its packages at its versions, in the order in which they come."""
+
+    system: str
+    runtime: dict[str, Any]
+    packages: dict[str, str]
+    cut_off: str
+
+
+DOCKERS_ENGINE = {"source": "docker", "repository": {"url": f"file://{SOURCES}/{DOCKERS}"}}
+OFF_RPM = "umount {sources} && rm -rf {cache}/* && sed -i 's,file:/*srv/bundle,http://{address}:9,' {folder}/*.repo"
+OFF_APT = (
+    "umount {sources} && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /etc/apt/sources.list.d/* && "
+    "echo 'deb [trusted=yes] http://{address}:9/ ./' > /etc/apt/sources.list"
+)
+ENGINES = (
+    Engine(
+        "rocky9", DOCKERS_ENGINE, {"2.2.1": "containerd.io 2.2.1-1.el9", "2.4.2": "containerd.io 2.4.2-1.el9"}, OFF_RPM
+    ),
+    Engine("sles15", {}, {"2.2.1": "containerd 2.2.1-150000.123.1"}, OFF_RPM),
+    Engine("ubuntu2404", {}, {"2.2.1": "containerd 2.2.1-0ubuntu1~24.04.3"}, OFF_APT),
+)
+IS_BROKEN = "[Service]\nExecStartPre=/bin/sh -c '! containerd --version | grep -q {version}'\n"
+
+
+@dataclass
+class EngineNode:
+    """A node without a network whose engine comes from bundles, and who operates it."""
+
+    node: Node
+    engine: Engine
+    controller: Controller
+
+    def say(self, script: str) -> str:
+        return self.node.run(["sh", "-c", script]).stdout.strip()
+
+    def declare(self, version: str) -> None:
+        runtime: dict[str, Any] = {"entitlement": "env", "version": version, "hold": True, **self.engine.runtime}
+        if "repository" in runtime:
+            key = self.node.machine.bundle.joinpath(PUBLIC_KEY).read_text()
+            runtime["repository"] = {**runtime["repository"], "key": key}
+        spec = {"driver": {"enabled": False}, "runtime": runtime, "plugin": {"enabled": False}}
+        document = {"apiVersion": "grapnel.dev/v1alpha1", "kind": "GpuStack", "spec": spec}
+        self.controller.folder.joinpath("grapnel.yaml").write_text(json.dumps(document))
+
+    def bundle(self, version: str) -> str:
+        return f"{version}.bundle"
+
+    def create(self, version: str) -> None:
+        self.declare(version)
+        words = ("-i", "inventory.yaml", "--from", COLLECTOR, "--drivers-only")
+        done = self.controller.run("grapnel", "bundle", "create", self.bundle(version), self.node.name, *words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert f"engine {self.engine.packages[version]}," in done.stdout
+
+    def plan(self, version: str) -> dict[str, Any]:
+        words = ("--json", "--bundle", self.bundle(version), self.node.name)
+        (found,) = json.loads(self.controller.grapnel("plan", *words).stdout)["plans"]
+        return dict(found)
+
+    def apply(self, version: str) -> subprocess.CompletedProcess[str]:
+        self.declare(version)
+        words = ("--yes", "--no-cluster", "--bundle", self.bundle(version), self.node.name)
+        return self.controller.grapnel("apply", *words)
+
+    def packages(self) -> list[str]:
+        """Return names and versions of what is installed, without dpkg's state."""
+        is_apt = self.engine.cut_off is OFF_APT
+        rows = self.node.run(DPKG if is_apt else RPM).stdout.splitlines()
+        return sorted(" ".join(row.split()[is_apt:]) for row in rows if not row.startswith("gpg-pubkey"))
+
+
+@pytest.fixture
+def engine_node(engine: Engine, site: Site, operator: Controller) -> Iterator[EngineNode]:
+    node = site.up(NodeSpec("engine", suite=sources.BASE_SUITE, gpus=1, system=engine.system))
+    yield EngineNode(node, engine, operator)
+    site.remove(node.name)
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [pytest.param(one, id=one.system, marks=[pytest.mark.long] * (one is not ENGINES[0])) for one in ENGINES],
+)
+def test_an_engine_comes_changes_and_goes_without_a_network(
+    site: Site, engine: Engine, engine_node: EngineNode
+) -> None:
+    machine, versions = engine_node, list(engine.packages)
+    site.up(replace(machine.node.spec, name=COLLECTOR, gpus=0))
+    try:
+        for version in versions:
+            machine.create(version)
+    finally:
+        site.remove(COLLECTOR)
+    places = {"folder": REPOSITORIES.get(engine.system, ""), "cache": CACHES.get(engine.system, "")}
+    machine.say(engine.cut_off.format(sources=SOURCES, address=site.bridge.host_address, **places))
+    before, older, newer = machine.packages(), versions[0], versions[-1]
+
+    with Wire(site.bridge_name, machine.node.address) as wire:
+        machine.declare("0.1")
+        (problem,) = machine.plan(older)["problems"]
+        assert problem["code"] == "engine-version-not-available"
+        assert f"the bundle has of engines for {bundled_name(engine)}: {engine.packages[older]};" in problem["hint"]
+        assert machine.packages() == before
+
+        machine.declare(older)
+        (item,) = (one for one in machine.plan(older)["items"] if one["action"] == "install")
+        assert item["reason"].endswith("; its packages come from the bundle")
+        for version in versions:
+            done = machine.apply(version)
+            assert "1 converged" in done.stdout, done.stdout + done.stderr
+            assert engine.packages[version] in machine.packages()
+        assert machine.say("systemctl is-active containerd") == "active"
+
+        if older != newer:  # what is installed leads back, with no source of it
+            folder = machine.node.root / "etc/systemd/system/containerd.service.d"
+            folder.mkdir()
+            folder.joinpath("trouble.conf").write_text(IS_BROKEN.format(version=older))
+            done = machine.apply(older)
+            assert (
+                "its former packages were put back, and containerd.service works with them" in done.stdout + done.stderr
+            )
+            assert engine.packages[newer] in machine.packages()
+            machine.say(f"rm -r /{folder.relative_to(machine.node.root)}; systemctl daemon-reload")
+            assert "1 converged" in machine.apply(older).stdout
+            assert engine.packages[older] in machine.packages()
+
+        done = machine.controller.grapnel("remove", "--yes", "--no-cluster", machine.node.name)
+        assert "1 removed" in done.stdout, done.stdout + done.stderr
+        assert machine.packages() == before
+        assert machine.say("ls -d /var/lib/grapnel 2>/dev/null || :") == ""
+        assert wire.sent() == []
+
+
+def bundled_name(engine: Engine) -> str:
+    return {"rocky9": "rocky-9", "sles15": "sles-15", "ubuntu2404": "ubuntu-24.04"}[engine.system]
 
 
 def refusals(operator: Controller, node: Node, archive: Path) -> None:

@@ -123,7 +123,15 @@ class Module:
     """Ansible's side of the module: what it is given, and what it answers."""
 
     def __init__(self, *, check_mode: bool, **given: object) -> None:
-        empty = {"packages": [], "versions": {}, "hold": [], "unhold": [], "unit": "containerd.service"}
+        empty = {
+            "state": "present",
+            "packages": [],
+            "versions": {},
+            "hold": [],
+            "unhold": [],
+            "handed": "",
+            "unit": "containerd.service",
+        }
         self.params = {**empty, "engine": "containerd", **given}
         self.check_mode = check_mode
         self.answer: dict[str, object] = {}
@@ -153,7 +161,7 @@ def test_the_module_exchanges_what_grapnel_let_go_and_holds_it_again(
 
     assert during == ([] if check_mode else [{SITES}])
     assert manager.locked == {ENGINE, SITES}
-    assert module.answer == {"changed": True, "coming": [], "diff": {}}
+    assert module.answer == {"changed": True, "coming": [], "diff": {}, "note": ""}
 
 
 @pytest.mark.parametrize("check_mode", [True, False], ids=["check mode", "carried out"])

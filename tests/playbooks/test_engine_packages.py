@@ -20,6 +20,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.machine.host import C
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import RESTART_MARKS
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Rehearsal
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Download, Request, Resolution
+from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import remember_held
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,6 +82,9 @@ def test_one_that_would_change_what_somebody_holds_is_refused(rocky: Machine) ->
 
     with pytest.raises(EnginePackageError, match="container-selinux"):
         find_arrival(rocky.host, ANY)
+
+    remember_held(rocky.host, ["container-selinux"], held=True)
+    assert find_arrival(rocky.host, ANY).former == {"container-selinux": "2.229.0-1.el9"}, "by grapnel itself"
 
 
 def test_what_no_source_has_is_told_with_what_helps(rocky: Machine) -> None:

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from ansible_collections.grapnel.node.plugins.module_utils.engines.files import KNOWN
 from ansible_collections.grapnel.node.plugins.module_utils.engines.table import DISTRIBUTIONS, ENGINES
+from ansible_collections.grapnel.node.plugins.module_utils.packages.interest import WITH_ENGINES
 from ansible_collections.grapnel.node.plugins.modules import configuration
 
 from provision.declaration.spec.model import Engine
@@ -36,5 +37,7 @@ def test_a_node_looks_at_what_is_planned_for_an_engine(engine: Engine) -> None:
     assert planned.service in (row.units or ("",))
     assert planned.reloads is row.reloads
     assert planned.package_names <= {*row.packages}
+    packages = (package for of_source in planned.packages.values() for package in of_source.values())
+    assert {name for package in packages for name in package.besides} <= {*WITH_ENGINES}
     assert engine.value in DISTRIBUTIONS or files <= KNOWN
     assert PLANNED[engine].folder in ("", f"{row.folder}/")

@@ -186,11 +186,13 @@ def test_a_container_that_does_not_start_is_told_with_the_reason_and_nothing_is_
     with pytest.raises(TrialError, match=r"does not start: ctr: failed to start shim: gone; : exit status 1$"):
         try_containers(trial.machine.host, "containerd", SCRATCH)
 
-    assert trial.machine.calls[-3:] == [
+    assert trial.machine.calls[-4:] == [
         "ctr --namespace grapnel tasks delete --force trial",
         "ctr --namespace grapnel containers delete trial",
         "ctr --namespace grapnel namespaces remove grapnel",
+        "ctr --namespace grapnel namespaces list --quiet",
     ]
+    assert trial.machine.host.names(SCRATCH) == ["trial.json"]
     assert not (trial.machine.root / SCRATCH[1:] / "trial").exists()
 
 

@@ -38,6 +38,13 @@ def test_a_row_on_two_lines_and_a_size_without_unit_are_read(machine: Machine) -
     assert Dnf().rehearse(machine.host, transaction) == wanted
 
 
+def test_what_a_new_package_takes_the_place_of_is_told_apart(machine: Machine) -> None:
+    """A driver may do so; an engine must not take away what others run with."""
+    transaction = teach(machine, TABLE.replace("6.9 k\n", "6.9 k\n     replacing  runc.x86_64 4:1.3.6-1.el9\n"))
+    found = Dnf().rehearse(machine.host, transaction)
+    assert (found.remove, found.obsoleted) == (("kmod-nvidia-open-dkms",), ("runc",))
+
+
 def test_what_would_remove_more_than_was_asked_for_is_not_begun(machine: Machine) -> None:
     transaction = teach(machine, TABLE + MORE)
     with pytest.raises(PackageError, match="would also remove gcc") as raised:

@@ -82,6 +82,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.daemon.mig import rea
 from ansible_collections.grapnel.node.plugins.module_utils.daemon.program import compare_again
 from ansible_collections.grapnel.node.plugins.module_utils.engines.found import read_engine_holds, read_engines
 from ansible_collections.grapnel.node.plugins.module_utils.engines.of_kubernetes import read_kubelet_engine
+from ansible_collections.grapnel.node.plugins.module_utils.engines.staged import read_engine_staged
 from ansible_collections.grapnel.node.plugins.module_utils.files.of_products import read_product_files
 from ansible_collections.grapnel.node.plugins.module_utils.files.watched import read_files
 from ansible_collections.grapnel.node.plugins.module_utils.kubelet.place import (
@@ -161,6 +162,7 @@ def gather(host: Host, waits: Waits, clock: Clock, more: More) -> dict[str, Any]
         "services": services,
         "engines": read_engines(host),
         "engine_holds": read_engine_holds(host),
+        "engine_staged": read_engine_staged(host),
         "kubelet_engine": read_kubelet_engine(host),
         "installed": read_installations(host),
         "inventory": read_inventory(host),

@@ -1,4 +1,4 @@
-"""Has nodes with a network collect drivers for others, and unpacks what they answer as sets for a bundle.
+"""Has nodes with a network collect drivers and engines for others, and unpacks what they answer as sets for a bundle.
 
 A node may answer anything: an archive is bounded, its files are plain, and the set's own list is checked afterwards.
 """
@@ -20,6 +20,7 @@ from provision.declaration.fleet.facts.node import NodeFacts
 from provision.planning.driver.packages.catalogue import find_distribution
 from provision.planning.driver.packages.repository import render
 from provision.planning.driver_change import change_id
+from provision.planning.engines.package import render_sources
 from provision.planning.node_plan import Problem, Role
 from provision.planning.planner.collection import bundle_name
 from provision.planning.planner.part import choose_python, plan_deployment, plan_files, python_problems
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from provision.apply.context import ApplyContext
     from provision.apply.model import Observer
-    from provision.declaration.spec.model import Driver
+    from provision.declaration.spec.model import Driver, StackSpec
     from provision.planning.driver_change import DriverChange
     from provision.planning.node_plan import FileContent
     from provision.planning.supply.bundle.handover import HandedFile
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 _MAX_BYTES: Final = 16 * 1024**3  # of one driver, unpacked: ten times what the largest comes to
 _MAX_FILES: Final = 10_000
 _CHUNK_BYTES: Final = 1024 * 1024
+_FORGETFUL: Final = "{node} does not keep the files of its package sources"
 
 
 @dataclass
@@ -82,8 +84,17 @@ class Collector:
         if missing := _missing_sources(self.facts, declared):
             known = self._run(missing, None, None, with_modules=False)
             if _missing_sources(known, declared):
-                raise BundleError(f"{self.node} does not keep the files of its package sources", hint="see its disk")
+                raise BundleError(_FORGETFUL.format(node=self.node), hint="see its disk")
             self.facts = known
+        return self.facts
+
+    def with_engine_source(self, stack: StackSpec) -> NodeFacts:
+        """Return the node's facts once it has the declared package source of an engine; raises `BundleError`."""
+        files = render_sources(self.facts, stack.runtime)
+        if plan_files(self.facts, Role.RUNTIME, files):
+            self.facts = self._run(files, None, None, with_modules=False)
+            if plan_files(self.facts, Role.RUNTIME, files):
+                raise BundleError(_FORGETFUL.format(node=self.node), hint="see its disk")
         return self.facts
 
     def _run(
@@ -113,8 +124,8 @@ class Collector:
         done = follow(self.context.runner, request, self.observe, self.cancel)
         if done.failure is not None:
             raise BundleError(
-                f"{self.node} has not collected the driver: {done.failure.message}",
-                hint="it needs a network, and the package sources of the driver",
+                f"{self.node} has not collected what it was to: {done.failure.message}",
+                hint="it needs a network, and the package sources of driver and engine",
             )
         facts = facts_in(done.values, self.node)
         return facts if isinstance(facts, NodeFacts) else self.facts

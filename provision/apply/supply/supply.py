@@ -12,7 +12,13 @@ import msgspec
 from provision.apply.model import Assessment
 from provision.declaration.spec.model import DriverSource
 from provision.planning.node_plan import Roles
-from provision.planning.planner.bundled import compare_with_bundle, declared_bundle, find_handover, refuse_bundle
+from provision.planning.planner.bundled import (
+    compare_with_bundle,
+    declared_bundle,
+    find_engine_handover,
+    find_handover,
+    refuse_bundle,
+)
 from provision.planning.planner.drivers.runfile import as_problem, choose_packages
 from provision.planning.supply.builds.needs import needed_builds
 from provision.planning.supply.bundle.errors import BundleError
@@ -158,6 +164,11 @@ class Supply:
         if carried is None:
             return Handover(modules, is_complete=False) if modules else None
         return replace(carried, files=(*carried.files, *modules))
+
+    def engine_files(self, assessment: Assessment) -> tuple[HandedFile, ...]:
+        """Return what a node is handed to install its engine from, none where it has others; raises BundleError."""
+        bundle = self._bundle_of(assessment.plan.node)
+        return () if bundle is None else find_engine_handover(assessment.plan, assessment.facts, bundle)
 
     def _from_bundle(self, assessment: Assessment) -> Handover | None:
         """Return what its bundle has for a node's change, None without a bundle or a change; raises BundleError."""

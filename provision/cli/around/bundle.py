@@ -1,4 +1,4 @@
-"""`grapnel bundle`: makes and checks bundles, which hold drivers for nodes without a network.
+"""`grapnel bundle`: makes and checks bundles, which hold drivers and engines for nodes without a network.
 
 One is made of what nodes collect, of staged sets and of built modules.
 """
@@ -55,6 +55,8 @@ def _show(bundle: Path, listing: BundleList) -> None:
             f"  {driver.distribution}: driver {driver.version} ({driver.flavour}), {len(driver.packages)} packages, "
             f"modules for: {kernels}"
         )
+    for engine in listing.engines:
+        print(f"  {engine.distribution}: engine {engine.package} {engine.version}, {len(engine.packages)} packages")
     for name in ("payload", "collection", "keys"):
         if getattr(listing, name):
             print(f"  {name}")

@@ -1,4 +1,4 @@
-"""The part of `grapnel bundle create` that talks to nodes: reads facts, chooses drivers, has them collected."""
+"""The part of `grapnel bundle create` that talks to nodes: reads facts, chooses what is collected, has it done."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from provision.base.errors import UsageError
 from provision.cli.session.context import build_context
 from provision.cli.session.fleet import load_fleet
 from provision.declaration.spec.model import DriverSource, KernelModule
+from provision.planning.driver_change import change_id
 from provision.planning.node_plan import Problem
-from provision.planning.planner.collection import bundle_name, choose_collected
+from provision.planning.planner.collection import bundle_name, choose_collected, choose_engine, names_engine
 from provision.planning.supply.bundle.errors import BundleError
 from provision.planning.supply.payload import store
 from provision.planning.supply.payload.place import payload_folder
@@ -53,7 +54,7 @@ class Creation:
     built: Sequence[BuiltModules]
 
     def collect(self, folder: Path) -> None:
-        """Gather facts, choose drivers, have them collected, and add them to the contents; raises `BundleError`."""
+        """Gather facts, choose what is wanted, have it collected, and add it to the contents; raises `BundleError`."""
         fleet = self._load(*([self.args.limit] if self.args.limit else []), *self.args.collectors)
         targets = self._load(self.args.limit) if self.args.limit else fleet
         context = build_context(self.args, fleet)
@@ -66,14 +67,26 @@ class Creation:
             facts = {name: _require_facts(name, answer) for name, answer in answers.items()}
             collectors = self._collectors(facts, lambda name, of: Collector(context, program, name, of, view, cancel))
             wanted = Wanted()
+            engines: dict[tuple[str, str], tuple[Collector, DriverChange]] = {}
             for node in targets.nodes:
-                if self.args.limit and not is_managed(node.stack.driver):
+                has_driver = is_managed(node.stack.driver) or (self.args.versions and not self.args.limit)
+                if not has_driver and not names_engine(node.stack.runtime):
                     continue
-                self._choose(node.name, facts[node.name], node.stack.driver, collectors, wanted)
-            if not wanted.all():
+                collector = _collector_for(node.name, facts[node.name], collectors)
+                if names_engine(node.stack.runtime):
+                    change = choose_engine(collector.with_engine_source(node.stack), node.stack)
+                    if isinstance(change, Problem):
+                        raise refused(change)
+                    engines[collector.node, change_id(change)] = (collector, change)
+                if has_driver:
+                    self._choose(node.name, facts[node.name], node.stack.driver, collector, wanted)
+            if not wanted.all() and not engines:
                 raise UsageError(
                     "no driver is declared for any of these nodes", hint="enable it, or name none, and say which"
                 )
+            for collector, change in engines.values():
+                staged = collector.collect(change, folder, with_modules=False)
+                self.contents.add_engine(staged, change.packages[0].name)
             for collector, change in wanted.all():
                 declared = wanted.declared(change)
                 architecture, runfiles = collector.facts.node.architecture, context.runfiles
@@ -104,23 +117,18 @@ class Creation:
         node: str,
         facts: NodeFacts,
         declared: Driver,
-        collectors: Mapping[str, Collector],
+        collector: Collector,
         wanted: Wanted,
     ) -> None:
-        """Note what a node needs, of every version."""
-        name = bundle_name(facts)
-        if isinstance(name, Problem):
-            raise refused(name)
-        if name not in collectors:
-            raise BundleError(f"{node} has {name}, and nobody collects for it", hint="name a node that does: --from")
+        """Note what a node needs of drivers, of every version."""
         if self.args.flavour:
             declared = msgspec.structs.replace(declared, kernel_module=KernelModule(self.args.flavour))
-        sources = collectors[name].with_sources(declared)
+        sources = collector.with_sources(declared)
         for version in self._versions(node, declared):
             change = choose_collected(sources, facts, declared, version=version, kernels=self.args.kernels)
             if isinstance(change, Problem):
                 raise refused(change)
-            wanted.add(collectors[name], change, msgspec.structs.replace(declared, version=version))
+            wanted.add(collector, change, msgspec.structs.replace(declared, version=version))
 
     def _versions(self, node: str, declared: Driver) -> tuple[str, ...]:
         declares = declared.version or declared.branch
@@ -170,6 +178,16 @@ class Wanted:
 def is_managed(driver: Driver) -> bool:
     """Tell whether a node is to have a driver of packages at all."""
     return driver.enabled and driver.source is not DriverSource.NONE
+
+
+def _collector_for(node: str, facts: NodeFacts, collectors: Mapping[str, Collector]) -> Collector:
+    """Return who collects for a node's distribution; raises `BundleError`."""
+    name = bundle_name(facts)
+    if isinstance(name, Problem):
+        raise refused(name)
+    if name not in collectors:
+        raise BundleError(f"{node} has {name}, and nobody collects for it", hint="name a node that does: --from")
+    return collectors[name]
 
 
 def _require_facts(node: str, answer: NodeFacts | Failure) -> NodeFacts:

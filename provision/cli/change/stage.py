@@ -1,4 +1,4 @@
-"""`grapnel stage`: prepares drivers on nodes while their GPUs are in use."""
+"""`grapnel stage`: prepares drivers and engines on nodes while their GPUs are in use."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ OF_VERBS: Final[Mapping[str, Mapping[ExitCode, str]]] = {
         ExitCode.DONE: "the roll-out comes to its end with every seed",
         ExitCode.FAILED: "it stops with a seed",
     },
-    "stage": {ExitCode.DONE: "every driver is staged, or need not be", ExitCode.FAILED: "one is not"},
+    "stage": {ExitCode.DONE: "every driver and engine is staged, or need not be", ExitCode.FAILED: "one is not"},
     "apply": {
         **_CHANGED,
         ExitCode.FAILED: "a node is not, nobody consented, or a saved plan is not what would be done now",

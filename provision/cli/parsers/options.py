@@ -91,7 +91,7 @@ def bundle_argument(parser: argparse.ArgumentParser) -> None:
         "--bundle",
         type=Path,
         metavar="FILE",
-        help="plan and stage all drivers from this bundle alone, without a network on the nodes (see grapnel bundle)",
+        help="take all drivers and engines from this bundle alone, without a network on the nodes (see grapnel bundle)",
     )
     signers_argument(parser)
 

@@ -22,7 +22,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "simulate": "play a roll-out in virtual time and show how long it takes and what may happen",
     },
     "change nodes": {
-        "stage": "download and build drivers on nodes, so that a later apply only swaps them",
+        "stage": "download and build drivers, and other versions of engines, so that a later apply only swaps them",
         "apply": "bring nodes to their declaration",
         "reboot": "reboot nodes, each out of service, wave by wave",
     },
@@ -41,7 +41,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "leave": {"remove": "take grapnel away from nodes, or parts of it, and give back what was there before"},
     "around them": {
-        "bundle": "make or check a bundle: drivers for nodes without a network",
+        "bundle": "make or check a bundle: drivers and engines for nodes without a network",
         "help": "print a page of the documents, by the name that messages give it, or the help of a verb",
         "completion": "print the script that completes the command line of a shell",
         "version": "show the versions of grapnel, of its collection and of what nodes would get",

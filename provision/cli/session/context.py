@@ -16,7 +16,7 @@ from provision.apply.supply.supply import Bundles, Runfiles
 from provision.base.errors import GrapnelError
 from provision.declaration.fleet.endpoint import network_endpoints
 from provision.declaration.fleet.sources import inventory_key
-from provision.planning.planner.bundled import declare_carried, declared_bundle
+from provision.planning.planner.bundled import declare_carried, declared_bundle, without_engine_repository
 from provision.planning.planner.runtime.hand_edits import overwrite_edits
 from provision.planning.render.kubelet import declared_settings
 from provision.planning.supply.builds.shelf import Shelf
@@ -75,6 +75,11 @@ def build_context(
     stacks = {node.name: node.stack for node in fleet.nodes}
     if bundle is not None:
         stacks = {name: declare_carried(stack, bundle) for name, stack in stacks.items()}
+    else:
+        stacks = {
+            name: stack if declared_bundle(stack.driver) is None else without_engine_repository(stack)
+            for name, stack in stacks.items()
+        }
     if args.force:
         stacks = {name: overwrite_edits(stack) for name, stack in stacks.items()}
     declarations = Declarations(stacks)

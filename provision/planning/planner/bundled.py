@@ -10,10 +10,11 @@ import msgspec
 from provision.declaration.spec.model import DriverSource, Repository
 from provision.declaration.spec.text.excerpt import few
 from provision.planning.driver.preflight.codes import BUILD_TOOLS_MISSING, HEADERS_MISSING
-from provision.planning.node_plan import NodePlan, Problem, Roles
+from provision.planning.node_plan import Action, NodePlan, Problem, Role, Roles
+from provision.planning.planner.runtime.installation import newest
 from provision.planning.supply.bundle.errors import BundleError
-from provision.planning.supply.bundle.handover import choose_files
-from provision.planning.supply.bundle.offer import describe_drivers, distribution_in
+from provision.planning.supply.bundle.handover import choose_engine_files, choose_files
+from provision.planning.supply.bundle.offer import describe_drivers, describe_engines, distribution_in, engines_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,14 +22,20 @@ if TYPE_CHECKING:
     from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import Driver, StackSpec
     from provision.planning.driver_change import DriverChange
-    from provision.planning.supply.bundle.handover import Handover
+    from provision.planning.node_plan import RuntimeVariables
+    from provision.planning.supply.bundle.handover import HandedFile, Handover
     from provision.planning.supply.bundle.read import Bundle
 
 # Problems of a node whose package sources lack something: with a bundle, that is the source.
 _OF_SOURCES: Final = frozenset(
     {"version-not-available", "driver-closure-incomplete", "branch-not-available", "branch-without-common-version"}
 )
-_OF_ENGINES: Final = "package-not-available"
+_OF_ENGINES: Final = frozenset({"package-not-available", "engine-version-not-available"})
+_OF_PACKAGES: Final = (Action.STAGE, Action.INSTALL, Action.UPGRADE, Action.DOWNGRADE)
+_ANOTHER: Final = (
+    "make it again with a declaration that names this engine by runtime.version, or by a runtime.source other than "
+    "distribution; or install the engine by other means"
+)
 _OF_BUILDS: Final = frozenset({HEADERS_MISSING.name, BUILD_TOOLS_MISSING.name})
 
 
@@ -49,10 +56,18 @@ def declare_carried(stack: StackSpec, bundle: Bundle) -> StackSpec:
 
     A node that got the file of a repository out of its reach could use dnf or zypper for nothing any more.
     """
+    stack = without_engine_repository(stack)
     if stack.driver.repository is None:
         return stack
     driver = msgspec.structs.replace(stack.driver, repository=Repository(folder=str(bundle.folder)))
     return msgspec.structs.replace(stack, driver=driver)
+
+
+def without_engine_repository(stack: StackSpec) -> StackSpec:
+    """Return the declaration of a node whose engine comes from a bundle, as its driver does."""
+    if stack.runtime.repository is None:
+        return stack
+    return msgspec.structs.replace(stack, runtime=msgspec.structs.replace(stack.runtime, repository=None))
 
 
 def find_handover(plan: NodePlan, facts: NodeFacts, bundle: Bundle) -> Handover | None:
@@ -61,6 +76,31 @@ def find_handover(plan: NodePlan, facts: NodeFacts, bundle: Bundle) -> Handover 
     if driver is None or driver.driver_change is None or not driver.driver_stage:
         return None
     return choose_files(bundle, distribution_in(bundle.listing, facts.node), driver.driver_change)
+
+
+def find_engine_handover(plan: NodePlan, facts: NodeFacts, bundle: Bundle) -> tuple[HandedFile, ...]:
+    """Return the files that a plan stages or installs its engine from; raises `BundleError`.
+
+    None where it does neither, or all of them lie on the node.
+    """
+    runtime, staged = plan.roles.runtime, facts.engine_staged
+    wanted = {} if runtime is None else runtime.runtime_stage or _installed(runtime)
+    if not wanted or (staged is not None and staged.complete and staged.packages == wanted):
+        return ()
+    name = next(iter(wanted))
+    offered = {one.version: one for one in engines_for(bundle.listing, facts.node) if one.package == name}
+    version = wanted[name] or newest(facts, offered)
+    engine = offered.get(version)
+    if engine is None:
+        raise BundleError(
+            f"the bundle has no engine {f'{name} {version}'.strip()}; {describe_engines(bundle.listing, facts.node)}",
+            hint=_ANOTHER,
+        )
+    return choose_engine_files(bundle, engine, wanted)
+
+
+def _installed(runtime: RuntimeVariables) -> dict[str, str]:
+    return {name: runtime.runtime_versions.get(name, "") for name in runtime.runtime_packages}
 
 
 def compare_with_bundle(
@@ -73,9 +113,11 @@ def compare_with_bundle(
     if plan.problems:
         return msgspec.structs.replace(plan, problems=tuple(_explain(one, facts, bundle) for one in plan.problems))
     try:
+        engine = find_engine_handover(plan, facts, bundle)
         handover = find_handover(plan, facts, bundle)
     except BundleError as error:
         return _refused(plan, Problem(code="not-in-bundle", message=error.message, hint=error.hint))
+    plan = _with_origin(plan) if engine else plan
     if handover is None:
         return plan
     without = _kernels_without(_change_of(plan), facts, handover)
@@ -85,6 +127,17 @@ def compare_with_bundle(
     # What would be built from is of no interest where nothing is built.
     kept = tuple(one for one in plan.warnings if missing or one.code not in _OF_BUILDS)
     return msgspec.structs.replace(plan, warnings=kept)
+
+
+def _with_origin(plan: NodePlan) -> NodePlan:
+    """Return the plan, which says of its engine that it comes from the bundle."""
+    items = tuple(
+        msgspec.structs.replace(item, reason=f"{item.reason}; its packages come from the bundle")
+        if item.role is Role.RUNTIME and item.action in _OF_PACKAGES
+        else item
+        for item in plan.items
+    )
+    return msgspec.structs.replace(plan, items=items)
 
 
 def _change_of(plan: NodePlan) -> DriverChange:
@@ -99,8 +152,9 @@ def _refused(plan: NodePlan, problem: Problem) -> NodePlan:
 
 
 def _explain(problem: Problem, facts: NodeFacts, bundle: Bundle) -> Problem:
-    if problem.code == _OF_ENGINES:
-        return msgspec.structs.replace(problem, hint="a bundle has drivers alone: install the engine by other means")
+    if problem.code in _OF_ENGINES:
+        hint = f"{describe_engines(bundle.listing, facts.node)}; {_ANOTHER}"
+        return msgspec.structs.replace(problem, hint=hint)
     if problem.code not in _OF_SOURCES:
         return problem
     has = describe_drivers(bundle.listing, facts.node)

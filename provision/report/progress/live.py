@@ -233,7 +233,7 @@ class LiveView:
             return
         line = self._running.pop(staging.node, None)
         took = f"  {duration(self._clock() - line.since)}" if line else ""
-        self._print(hanging(Text(f"· {staging.node}  "), Text.assemble("driver staged", (took, "dim"))))
+        self._print(hanging(Text(f"· {staging.node}  "), Text.assemble(f"{staging.what} staged", (took, "dim"))))
 
     def _phase(self, entered: PhaseEntered) -> None:
         self._waiting.pop(entered.node, None)

@@ -47,7 +47,10 @@ class PlainView:
         if isinstance(progress, PassStarted):
             self._line(progress.node, f"pass {progress.number}: {count(progress.items, 'change')} to make")
         elif isinstance(progress, Staging):
-            self._line(progress.node, "driver staged" if progress.is_done else "stages its driver, GPUs in service")
+            self._line(
+                progress.node,
+                f"{progress.what} staged" if progress.is_done else f"stages its {progress.what}, GPUs in service",
+            )
         elif isinstance(progress, NodeFinished):
             if progress.result.node not in self._ended:
                 self._line(progress.result.node, _ending(progress.result))

@@ -44,10 +44,10 @@ class Prepared:
 
     ``states`` are all nodes that the cluster knows, in the inventory's order; ``rollout`` those that go through the
     rollout, in the order in which they do; ``in_place`` those that are changed where they stand; ``staging`` those of
-    the rollout whose driver is staged before the first of them is taken out of service. ``refusals`` are nodes that
-    would have to be drained and cannot be, ``runtime_classes`` those that the cluster lacks, ``marks`` how labels and
-    taints of Nodes differ, ``tenancy`` how quotas, priorities and queues do. ``builds`` are the modules
-    that one node provides for others. ``closed`` is why no node would begin now, with the time when one may,
+    the rollout whose driver or engine is staged before the first of them is taken out of service. ``refusals`` are
+    nodes that would have to be drained and cannot be, ``runtime_classes`` those that the cluster lacks, ``marks`` how
+    labels and taints of Nodes differ, ``tenancy`` how quotas, priorities and queues do. ``builds`` are the modules that
+    one node provides for others. ``closed`` is why no node would begin now, with the time when one may,
     ``gates`` what those of the declaration say, ``forecast`` how long it is expected to take.
     """
 

@@ -114,7 +114,7 @@ def test_nothing_is_written_elsewhere(fake: FakeMachine, place: str) -> None:
 
 @pytest.mark.parametrize("identifier", ["", "..", "0123456789AB", "0123456789ab/.."])
 def test_a_change_has_its_own_name(fake: FakeMachine, identifier: str) -> None:
-    with pytest.raises(HandoverError, match="not the name of a driver change"):
+    with pytest.raises(HandoverError, match="not the name of a change"):
         find_missing(fake.host(), identifier, FILES)
 
 

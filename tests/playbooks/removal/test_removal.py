@@ -6,6 +6,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from ansible_collections.grapnel.node.plugins.module_utils.engines.staged import HOME, STAGED
+from ansible_collections.grapnel.node.plugins.module_utils.engines.trial import MARK
 from ansible_collections.grapnel.node.plugins.module_utils.machine.commands import link_command
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Finished
 from ansible_collections.grapnel.node.plugins.module_utils.removal.carry_out import carry_out
@@ -46,6 +48,27 @@ def test_everything_is_as_it_was(machine: Machine, engine: Systemd) -> None:
     assert f"systemctl restart {UNIT}" in machine.calls
     assert engine.active == "active"
     assert find_removal(machine.host, ALL).steps == ()
+
+
+@pytest.mark.usefixtures("engine")
+def test_what_is_staged_of_an_engine_goes_and_what_a_killed_trial_left_in_it(machine: Machine) -> None:
+    before = tree(machine.root)
+    set_up(machine)
+    machine.write("/usr/bin/docker", mode=0o755)
+    machine.write(f"{HOME}/{MARK}", "docker")
+    machine.write(f"{STAGED}/there/docker.rpm", "a package")
+    machine.teach("docker")
+    machine.teach("docker image ls", return_code=1)
+
+    with pytest.raises(RemovalError, match=r"docker does not answer.*: start docker, or remove"):
+        remove(machine)
+    machine.teach("docker image ls")
+    remove(machine)
+
+    (machine.root / "usr/bin/docker").unlink()
+    (machine.root / "usr/bin").rmdir()
+    assert tree(machine.root) == before
+    assert "docker image rm --force grapnel-trial" in machine.calls
 
 
 @pytest.mark.parametrize("kills", range(1, 25))

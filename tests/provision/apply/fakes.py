@@ -14,7 +14,17 @@ from provision.apply.playbooks import Playbooks
 from provision.apply.runner import Event, RunFinished, RunRequest, RunStatus, TaskDone, TaskOutcome, TaskStarted
 from provision.cli.session.scope import Scope
 from provision.declaration.fleet.facts.node import DeviceHolder, NodeFacts, parse_facts
-from provision.planning.node_plan import Action, Disruption, DriverVariables, Item, NodePlan, Problem, Role, Roles
+from provision.planning.node_plan import (
+    Action,
+    Disruption,
+    DriverVariables,
+    Item,
+    NodePlan,
+    Problem,
+    Role,
+    Roles,
+    RuntimeVariables,
+)
 from tests.provision.rollout.fakes import Clock, FakeCluster
 from tests.provision.rollout.fakes import FakeNode as ClusterNode
 from tests.provision.samples import make_stack
@@ -83,6 +93,20 @@ def plan_staged(node: str, facts: NodeFacts) -> NodePlan:
     return NodePlan(node=node, items=(swap,), roles=Roles(driver=variables))
 
 
+def plan_engine(node: str, facts: NodeFacts) -> NodePlan:
+    """An engine whose packages are staged before the node is taken out of service for them."""
+    if "containerd" in facts.packages:
+        return NodePlan(node=node)
+    is_staged = facts.engine_staged is not None
+    change = item("containerd", role=Role.RUNTIME, disruption=Disruption.DRAIN, deferred=not is_staged)
+    variables = RuntimeVariables(
+        runtime_engine="containerd",
+        runtime_service="containerd.service",
+        runtime_stage=None if is_staged else {"containerd": "2.4.2"},
+    )
+    return NodePlan(node=node, items=(change,), roles=Roles(runtime=variables))
+
+
 @dataclass
 class FakeNode:
     """A node; ``broken`` fails that package or that verb of the daemon, ``deaf`` accepts and forgets packages.
@@ -98,6 +122,7 @@ class FakeNode:
     answer: dict[str, object] | None = None  # of the daemon, whatever it is asked
     holders: list[dict[str, object]] = field(default_factory=list)
     staged: str = ""  # the change that is ready on the node
+    staged_engine: str = ""  # the version of containerd that lies ready on it
     half_done: str = ""  # the one that was cut short on it
 
 
@@ -147,6 +172,9 @@ class FakeFleet:
         if node.staged:
             cost = {"download_s": 3, "build_s": 60, "bytes": 135_000_000, "cpu_s": 566.4}
             facts["driver"] = {"staged": [{"id": node.staged, "version": "550.163.01", "complete": True, "cost": cost}]}
+        if node.staged_engine:
+            ready = {"packages": {"containerd": node.staged_engine}, "complete": True, "bytes": 61_000_000}
+            facts["engine_staged"] = ready
         if node.half_done:
             run = {"state": "running", "verb": "swap", "change": node.half_done}
             facts["driver"] = {**facts.get("driver", {}), "run": run}
@@ -160,7 +188,10 @@ class FakeFleet:
             return
         plan = request.extra_vars["grapnel_plan"]
         assert isinstance(plan, dict)
-        node.staged = plan["roles"]["driver"]["driver_change_id"]
+        if "driver" in plan["roles"]:
+            node.staged = plan["roles"]["driver"]["driver_change_id"]
+        if "runtime" in plan["roles"]:
+            node.staged_engine = plan["roles"]["runtime"]["runtime_stage"]["containerd"]
         yield TaskDone(name, "stage", TaskOutcome.CHANGED, "driver")
         yield from self._look(name, request, cancel)
 

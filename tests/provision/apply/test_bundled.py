@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -10,13 +11,13 @@ import msgspec
 import pytest
 
 from provision import __version__
-from provision.apply.converge import stage
+from provision.apply.converge import converge, stage
 from provision.apply.declarations import Declarations
-from provision.apply.model import Assessment, Failure
+from provision.apply.model import Assessment, Failure, Status
 from provision.apply.playbooks import Playbooks
 from provision.cli.session.context import carried_payload, open_bundle
 from provision.declaration.fleet.facts.node import OperatingSystem
-from provision.planning.node_plan import DriverVariables, NodePlan, Roles
+from provision.planning.node_plan import Action, DriverVariables, Item, NodePlan, Role, Roles, RuntimeVariables
 from provision.planning.supply.builds.model import BuiltModule
 from provision.planning.supply.builds.shelf import Shelf
 from provision.planning.supply.bundle.errors import BundleError
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from provision.apply.context import ApplyContext
+    from provision.declaration.fleet.facts.node import NodeFacts
     from provision.planning.driver_change import DriverChange
 
 
@@ -104,6 +106,42 @@ def test_a_module_that_the_bundle_lacks_is_built_once_and_goes_with_it(archive: 
         f"modules/{KERNEL}.tar.gz",
         f"modules/{other}.tar.gz",
     ]
+
+
+ENGINE = "libcuda1"  # as good a name as any
+
+
+def plan_engine(node: str, facts: NodeFacts) -> NodePlan:
+    """An engine of whichever version there is, until it is there."""
+    if ENGINE in facts.packages:
+        return NodePlan(node=node)
+    install = Item(role=Role.RUNTIME, action=Action.INSTALL, target=ENGINE, reason="there is none")
+    variables = RuntimeVariables(runtime_engine="containerd", runtime_service="", runtime_packages=(ENGINE,))
+    return NodePlan(node=node, items=(install,), roles=Roles(runtime=variables))
+
+
+@pytest.mark.parametrize("has_bundle", [True, False])
+def test_an_engine_is_installed_from_what_its_bundle_has_and_that_has_one_name(
+    tmp_path: Path, *, has_bundle: bool
+) -> None:
+    contents = Contents()
+    contents.add_engine(staged_set(tmp_path / "set", change_of()), ENGINE)
+    write_bundle(tmp_path / "engines.bundle", contents.sources, contents.listing("0.2.0"))
+    fleet = FakeFleet({"n1": FakeNode()})
+    bundle = unpack_bundle(tmp_path / "engines.bundle", tmp_path / "unpacked")
+    made = replace(context(fleet, plan_engine), bundle=bundle if has_bundle else None)
+
+    result = converge(made, "n1", Assessment(node_on(), plan_engine("n1", node_on())), Watcher(), threading.Event())
+
+    assert result.status is Status.CONVERGED
+    given: Any = fleet.requests[0].extra_vars.get("grapnel_engine_handover")
+    assert (given is not None) is has_bundle
+    if has_bundle:
+        assert re.fullmatch("[0-9a-f]{12}", given["id"])  # as the node takes it
+        assert [(one["place"], one.get("package", {}).get("name")) for one in given["files"]] == [
+            (f"packages/{ENGINE}_{NEW}-2_amd64.deb", None),
+            ("packages/libpci3_1%3a3.13.0-2_amd64.deb", "libpci3"),
+        ]
 
 
 def test_without_a_bundle_the_node_downloads() -> None:

@@ -64,6 +64,23 @@ def test_the_sources_of_several_drivers_are_written_once() -> None:
     assert len(fleet.requests) == 1
 
 
+def test_the_source_of_an_engine_is_written_where_it_is_not_there() -> None:
+    fleet = Connected({})
+    node = collector(fleet)
+    named = make_stack(runtime={"source": "docker", "repository": {"key": KEY}})
+
+    first = node.with_engine_source(named)
+    node.with_engine_source(named)
+    node.with_engine_source(make_stack(runtime={"version": "1.7.24"}))
+
+    assert {"/etc/apt/keyrings/grapnel-docker.asc", "/etc/apt/sources.list.d/grapnel-docker.sources"} == set(
+        first.files
+    )
+    assert len(fleet.requests) == 1
+    with pytest.raises(BundleError, match="n1 does not keep the files of its package sources"):
+        collector(Connected({}, is_forgetful=True)).with_engine_source(named)
+
+
 def test_a_node_that_does_not_keep_its_sources_is_told() -> None:
     with pytest.raises(BundleError, match="n1 does not keep the files of its package sources"):
         collector(Connected({}, is_forgetful=True)).with_sources(DRIVER)

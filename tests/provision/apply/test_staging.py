@@ -8,7 +8,7 @@ import pytest
 
 from provision.cli.change.apply import apply_nodes
 from provision.cli.change.stage import stage_fleet
-from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, plan_staged, scope_of
+from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, plan_engine, plan_staged, scope_of
 from tests.provision.rollout.fakes import NEW
 
 if TYPE_CHECKING:
@@ -66,6 +66,34 @@ def test_staging_changes_nothing_and_says_what_it_cost(fleet: FakeFleet, capsys:
     assert "135 MB, built with 566 s of CPU" in output
     assert "3 nodes: 1 unchanged, 2 staged" in output
     assert (cluster.writes, fleet.applied()) == ([], [])
+
+
+def test_an_engine_is_staged_before_its_node_leaves_service(
+    fleet: FakeFleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet.nodes["n2"].packages.append("containerd")
+    cluster = cluster_of(fleet)
+    assert stage_fleet(context(fleet, plan_engine), scope_of(cluster), parallel=1) == 0
+    assert (cluster.writes, fleet.applied()) == ([], [])
+    said = capsys.readouterr().out
+    assert "61 MB of its engine" in said
+    assert "3 nodes: 1 unchanged, 2 staged" in said
+    fleet.nodes["n3"].staged_engine = ""  # as if it had been removed since
+    fleet.runs.clear()
+    assert apply_nodes(context(fleet, plan_engine), scope_of(cluster), parallel=1, consent=True) == 0
+    assert runs_on(fleet, "n1")[:3] == ["facts", "release", "apply"]
+    assert runs_on(fleet, "n3")[:4] == ["facts", "stage", "release", "apply"]
+    assert [playbook for playbook, _ in fleet.runs][:2] == ["facts", "stage"]
+
+
+def test_a_node_whose_engine_cannot_be_staged_stays_in_service(
+    fleet: FakeFleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet.nodes["n1"].broken = "stage"
+    cluster = cluster_of(fleet)
+    assert apply_nodes(context(fleet, plan_engine), scope_of(cluster), parallel=1, consent=True) == 1
+    assert "no space left on /var" in " ".join(capsys.readouterr().out.split())
+    assert {node for node, _, _ in cluster.writes} == {"n2", "n3"}
 
 
 def test_what_is_staged_already_is_left_alone(fleet: FakeFleet, capsys: pytest.CaptureFixture[str]) -> None:

@@ -276,6 +276,22 @@ def test_a_package_beside_the_drivers_is_sent_where_it_is_lacking(archive: Path,
     }
 
 
+def test_an_engine_is_one_package_of_its_set(tmp_path: Path) -> None:
+    contents, staged = Contents(), staged_set(tmp_path / "set", change_of())
+
+    contents.add_engine(staged, "libcuda1")
+
+    (engine,) = contents.listing("0.2.0").engines
+    assert (engine.distribution, engine.package, engine.version) == (DEBIAN, "libcuda1", f"{NEW}-2")
+    assert [one.place for one in engine.packages] == [
+        f"engines/{DEBIAN}/packages/libcuda1_{NEW}-2_amd64.deb",
+        f"engines/{DEBIAN}/packages/libpci3_1%3a3.13.0-2_amd64.deb",
+    ]
+    assert contents.listing("0.2.0").drivers == ()
+    with pytest.raises(BundleError, match="has no containerd"):
+        contents.add_engine(staged, "containerd")
+
+
 def unsealed(folder: Path) -> None:
     (folder / "complete").write_text(json.dumps({"../../etc/hostname": "0" * 64}))
 

@@ -10,6 +10,8 @@ from provision.apply.supply.collect import Collector
 from provision.base.errors import ExitCode
 from provision.cli import main
 from provision.cli.around.bundle_collect import Wanted
+from provision.planning.supply.bundle.sets import Contents
+from provision.planning.supply.bundle.write import write_bundle
 from tests.provision.apply.fakes import FakeFleet, Watcher, context, facts_of
 from tests.provision.bundle.test_bundle import DEBIAN, KERNEL, NEW, change_of, staged_set
 from tests.provision.samples import PAYLOAD, make_stack
@@ -31,6 +33,15 @@ def test_a_bundle_is_made_of_a_staged_set_and_checked(tmp_path: Path, capsys: py
     assert (made, checked) == (ExitCode.DONE, ExitCode.DONE)
     assert capsys.readouterr().out == told
     assert f"{DEBIAN}: driver {NEW} (proprietary), 2 packages, modules for: {KERNEL}" in told
+
+
+def test_engines_of_a_bundle_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    contents = Contents()
+    contents.add_engine(staged_set(tmp_path / "set", change_of()), "libcuda1")
+    write_bundle(tmp_path / "engines.bundle", contents.sources, contents.listing("0.2.0"))
+
+    assert main(["bundle", "verify", str(tmp_path / "engines.bundle")]) == ExitCode.DONE
+    assert f"{DEBIAN}: engine libcuda1 {NEW}-2, 2 packages" in capsys.readouterr().out
 
 
 def test_the_list_of_a_bundle_is_told_to_scripts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from provision.declaration.fleet.facts.node import (
     InstalledPackage,
     OperatingSystem,
     PackageManager,
+    StagedEngine,
 )
 from provision.planning.node_plan import Roles
 from provision.planning.render.package_source import repo_path
@@ -68,6 +69,11 @@ def with_engine(facts: NodeFacts, version: str, package: str = "containerd.io") 
         packages={package: InstalledPackage(version=f"{version}-1.el9", source=package)},
         services={"containerd.service": RUNNING, "grapnel-inventory.path": RUNNING},
     )
+
+
+def with_staged(facts: NodeFacts, version: str, *, complete: bool = True) -> NodeFacts:
+    """Return the facts of a node on which a containerd.io lies ready."""
+    return replace(facts, engine_staged=StagedEngine(packages={"containerd.io": version}, complete=complete))
 
 
 def suse(*names: str) -> NodeFacts:

@@ -8,20 +8,36 @@ import msgspec
 import pytest
 
 from provision.declaration.fleet.facts.driver import BuildTools, Kernel, StagedChange
-from provision.declaration.fleet.facts.node import InstalledPackage
+from provision.declaration.fleet.facts.node import (
+    AvailablePackage,
+    Engine,
+    InstalledPackage,
+    OperatingSystem,
+    PackageManager,
+    StagedEngine,
+)
 from provision.planning.driver_change import DriverChange
-from provision.planning.node_plan import Problem
-from provision.planning.planner.bundled import compare_with_bundle, declare_carried
-from provision.planning.planner.collection import choose_collected
-from provision.planning.supply.bundle.model import BundledFile, BundledModule, BundledPackage, BundleList, Driver
+from provision.planning.node_plan import Action, Problem
+from provision.planning.planner.bundled import compare_with_bundle, declare_carried, find_engine_handover
+from provision.planning.planner.collection import choose_collected, choose_engine, names_engine
+from provision.planning.render.package_source import apt_source_path
+from provision.planning.supply.bundle.model import (
+    BundledEngine,
+    BundledFile,
+    BundledModule,
+    BundledPackage,
+    BundleList,
+    Driver,
+)
 from provision.planning.supply.bundle.offer import with_offer
 from provision.planning.supply.bundle.read import Bundle
-from tests.provision.samples import GPU, available, make_facts, make_stack, plan, replace
+from tests.provision.samples import GPU, RUNNING, available, edit_file, make_facts, make_stack, plan, replace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from provision.declaration.fleet.facts.node import NodeFacts
+    from provision.declaration.spec.model import StackSpec
     from provision.planning.node_plan import NodePlan
 
 DEBIAN, KERNEL, OTHER = "debian-13", "6.12.107+deb13-amd64", "6.12.200+deb13-amd64"
@@ -194,15 +210,182 @@ def test_what_a_build_would_need_is_no_warning_where_the_bundle_has_the_module(t
     assert "kernel-headers-missing" not in {one.code for one in compare_with_bundle(made, known, bundle).warnings}
 
 
-def test_an_engine_is_not_promised_of_a_bundle(tmp_path: Path) -> None:
-    bundle = bundle_with(collected(), tmp_path)
-    known = with_offer(replace(cut_off(), engines={}), bundle.listing)
+def with_engines(folder: Path, *versions: str, distribution: str = DEBIAN) -> Bundle:
+    """A bundle of engines alone, without its files."""
+    engines = tuple(
+        BundledEngine(
+            distribution=distribution,
+            package="containerd",
+            version=version,
+            packages=tuple(
+                BundledPackage(
+                    place=f"engines/{distribution}/packages/{name}_{version}.deb",
+                    name=name,
+                    version=version,
+                    source=name,
+                )
+                for name in ("containerd", "runc")
+            ),
+        )
+        for version in versions
+    )
+    places = [one.place for engine in engines for one in engine.packages]
+    files = tuple(BundledFile(place=place, sha256="0" * 64, size_bytes=1) for place in places)
+    return Bundle(folder, BundleList(grapnel="0.2.0", files=files, drivers=(), engines=engines))
 
-    made = compare_with_bundle(plan(known, make_stack(driver={"kernelModule": "auto"})), known, bundle)
 
-    assert {one.hint for one in made.problems if one.code == "package-not-available"} == {
-        "a bundle has drivers alone: install the engine by other means"
+def engine_stack(**runtime: object) -> StackSpec:
+    return make_stack(driver={"enabled": False}, plugin={"enabled": False}, runtime={"entitlement": "env", **runtime})
+
+
+def engine_planned(facts: NodeFacts, bundle: Bundle, **runtime: object) -> tuple[NodePlan, NodeFacts]:
+    known = with_offer(facts, bundle.listing)
+    return compare_with_bundle(plan(known, engine_stack(**runtime)), known, bundle), known
+
+
+@pytest.mark.parametrize(("declared", "expected"), [("1.7.24", "1.7.24~ds1-6"), (None, "2.4.2-1")])
+def test_an_engine_comes_from_the_bundle_and_says_so(tmp_path: Path, declared: str | None, expected: str) -> None:
+    bundle = with_engines(tmp_path, "1.7.24~ds1-6", "2.4.2-1")
+
+    made, known = engine_planned(replace(cut_off(), engines={}), bundle, version=declared)
+
+    assert made.problems == ()
+    (item,) = (one for one in made.items if one.action is Action.INSTALL)
+    assert item.reason == "no container engine is installed; its packages come from the bundle"
+    assert [(file.place, file.package) for file in find_engine_handover(made, known, bundle)] == [
+        (f"packages/containerd_{expected}.deb", None),
+        (f"packages/runc_{expected}.deb", ("runc", expected)),
+    ]
+
+
+def test_another_version_comes_from_another_bundle(tmp_path: Path) -> None:
+    there = {"containerd": InstalledPackage(version="1.7.24~ds1-6", source="containerd")}
+    engine = Engine(binary="/usr/bin/containerd", version="1.7.24")
+    facts = replace(cut_off(), packages=there, engines={"containerd": engine}, services={"containerd.service": RUNNING})
+
+    made, known = engine_planned(facts, with_engines(tmp_path, "2.4.2-1"), version="2.4.2")
+
+    (item,) = (one for one in made.items if one.action is Action.UPGRADE)
+    assert (item.from_, item.to) == ("1.7.24~ds1-6", "2.4.2-1")
+    assert item.reason == "declared containerd is 2.4.2; its packages come from the bundle"
+    assert len(find_engine_handover(made, known, with_engines(tmp_path, "2.4.2-1"))) == 2
+
+
+def test_what_lies_on_the_node_of_an_engine_is_not_handed_over_again(tmp_path: Path) -> None:
+    there = {"containerd": InstalledPackage(version="1.7.24~ds1-6", source="containerd")}
+    engine, staged = (
+        Engine(binary="/usr/bin/containerd", version="1.7.24"),
+        StagedEngine(packages={"containerd": "2.4.2-1"}, complete=True),
+    )
+    facts = replace(cut_off(), packages=there, engines={"containerd": engine}, services={"containerd.service": RUNNING})
+    bundle = with_engines(tmp_path, "2.4.2-1")
+
+    before, known = engine_planned(facts, bundle, version="2.4.2")
+    after, ready = engine_planned(replace(facts, engine_staged=staged), bundle, version="2.4.2")
+
+    assert [one.action for one in before.items if one.target == "containerd"] == [Action.STAGE, Action.UPGRADE]
+    assert len(find_engine_handover(before, known, bundle)) == 2
+    assert [one.action for one in after.items if one.target == "containerd"] == [Action.UPGRADE]
+    assert find_engine_handover(after, ready, bundle) == ()
+
+
+@pytest.mark.parametrize(
+    ("bundle", "code", "words"),
+    [
+        pytest.param((), "package-not-available", f"engines for {DEBIAN}: none; make it again", id="no engine"),
+        pytest.param(
+            ("2.4.2-1",),
+            "engine-version-not-available",
+            f"engines for {DEBIAN}: containerd 2.4.2-1; make",
+            id="another",
+        ),
+    ],
+)
+def test_an_engine_that_the_bundle_lacks_is_a_problem_that_says_what_it_has(
+    tmp_path: Path, bundle: tuple[str, ...], code: str, words: str
+) -> None:
+    """What the node's own lists have is no remedy: it cannot be fetched."""
+    facts = replace(bare(), engines={})
+
+    made, _ = engine_planned(facts, with_engines(tmp_path, *bundle), version="2.2.1" if bundle else None)
+
+    (problem,) = made.problems
+    assert problem.code == code
+    assert words in problem.hint
+    assert made.roles.runtime is None
+
+
+def test_an_engine_for_another_architecture_is_none(tmp_path: Path) -> None:
+    bundle = with_engines(tmp_path, "2.4.2-1", distribution=f"{DEBIAN}-aarch64")
+
+    made, _ = engine_planned(replace(cut_off(), engines={}), bundle)
+
+    assert "package-not-available" in {one.code for one in made.problems}
+
+
+def test_an_engine_whose_packages_only_a_driver_brings_is_not_in_the_bundle(tmp_path: Path) -> None:
+    """The closure of a driver may have a package of an engine, and not all that the engine needs."""
+    listed = with_engines(tmp_path, "2.4.2-1").listing
+    (engine,) = listed.engines
+    driver = Driver(distribution=DEBIAN, version=NEW, flavour="none", packages=engine.packages)
+    bundle = Bundle(tmp_path, replace(listed, engines=(), drivers=(driver,)))
+
+    made, _ = engine_planned(replace(cut_off(), engines={}), bundle, version="2.4.2")
+
+    (problem,) = made.problems
+    assert problem.code == "not-in-bundle"
+    assert "the bundle has no engine containerd 2.4.2-1" in problem.message
+
+
+def test_the_repository_of_an_engine_is_neither_written_on_nor_taken_off_a_node_with_a_bundle(tmp_path: Path) -> None:
+    source = apt_source_path("docker")
+    declared = engine_stack(source="docker", repository={"key": KEY})
+    facts = edit_file(bare(), source, "Types: deb\n")
+
+    carried = declare_carried(declared, with_engines(tmp_path, "2.4.2-1"))
+
+    assert source in {item.target for item in plan(facts, declared).items}
+    assert source not in {item.target for item in plan(facts, carried).items}
+
+
+def test_an_engine_is_collected_where_it_is_named_at_the_version_that_sources_have() -> None:
+    offered = tuple(
+        AvailablePackage(version=one, source="containerd") for one in ("1.7.24~ds1-6", "2.4.2-1", "2.4.2-2")
+    )
+    facts = replace(bare(), available={"containerd": offered})
+
+    assert not names_engine(engine_stack().runtime)
+    assert not names_engine(engine_stack(version="2.4.2", enabled=False).runtime)
+    assert names_engine(engine_stack(version="2.4.2").runtime)
+    assert names_engine(engine_stack(source="docker", repository={"key": KEY}).runtime)
+    found = choose_engine(facts, engine_stack(version="2.4.2"))
+    assert isinstance(found, DriverChange)
+    assert [(one.name, one.version) for one in found.packages] == [("containerd", "2.4.2-2")]
+    missing = choose_engine(facts, engine_stack(version="2.2.1"))
+    assert isinstance(missing, Problem)
+    assert missing.code == "engine-version-not-available"
+
+
+def test_what_an_engine_does_not_ask_for_is_collected_with_it_at_its_own_version() -> None:
+    suse = OperatingSystem(id="sles", version_id="15.6")
+    offered = {
+        name: tuple(AvailablePackage(version=one, source="containerd") for one in ("2.2.1-1", "2.4.2-1"))
+        for name in ("containerd", "containerd-ctr")
     }
+    facts = replace(bare(), package_manager=PackageManager(name="zypper", lists_age_s=1), available=offered)
+    facts = replace(facts, node=replace(facts.node, os=suse))
+
+    found = choose_engine(facts, engine_stack(version="2.2.1"))
+    del offered["containerd-ctr"]
+    missing = choose_engine(replace(facts, available=offered), engine_stack(version="2.2.1"))
+
+    assert isinstance(found, DriverChange)
+    assert [(one.name, one.version) for one in found.packages] == [
+        ("containerd", "2.2.1-1"),
+        ("containerd-ctr", "2.2.1-1"),
+    ]
+    assert isinstance(missing, Problem)
+    assert "has containerd-ctr" in missing.message
 
 
 @pytest.mark.parametrize("version", [NEW, "550"])

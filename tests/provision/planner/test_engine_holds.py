@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provision.declaration.fleet.facts.driver import Unattended
-from provision.declaration.fleet.facts.node import InstalledPackage
+from provision.declaration.fleet.facts.node import InstalledPackage, StagedEngine
 from provision.planning.node_plan import Action
 from tests.provision.planner.engine_nodes import knowing, rocky, stack, with_engine
 from tests.provision.samples import edit_package, edit_package_manager, replace
@@ -90,7 +90,8 @@ def test_a_hold_of_grapnels_does_not_keep_another_version_away_and_follows_it() 
     declared = stack(hold=True, version="2.4.2")
     facts = there(declared)
 
-    found = plan(held(facts, CONTAINERD_IO), declared)
+    staged = StagedEngine(packages={CONTAINERD_IO: "2.4.2-3.el9"}, complete=True)
+    found = plan(replace(held(facts, CONTAINERD_IO), engine_staged=staged), declared)
 
     assert found.problems == ()
     assert [item.action for item in found.items if item.target == CONTAINERD_IO] == [Action.UPGRADE]

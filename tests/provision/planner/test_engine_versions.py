@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.apply.gate import will_need_drain
+from provision.apply.gate import needs_staging, will_need_drain
+from provision.declaration.fleet.facts.node import StagedEngine
+from provision.planning.node_plan import Disruption
 from provision.planning.render.package_source import rpm_key_path
 from tests.provision.planner.engine_nodes import (
     ALONE,
@@ -17,6 +19,7 @@ from tests.provision.planner.engine_nodes import (
     shown,
     stack,
     with_engine,
+    with_staged,
 )
 from tests.provision.samples import (
     edit_package,
@@ -60,14 +63,65 @@ def test_an_engine_of_another_version_is_exchanged_out_of_service(
     there: str, declared: str, action: str, to: str
 ) -> None:
     wanted = stack(version=declared)
+    facts = with_engine(knowing(rocky(), wanted), there)
 
-    found = plan(with_engine(knowing(rocky(), wanted), there), wanted)
+    found = plan(with_staged(facts, to), wanted)
 
     (change,) = [item for item in found.items if item.target == "containerd.io"]
-    assert (change.action.value, change.from_, change.to) == (action, f"{there}-1.el9", to)
+    assert (change.action.value, change.from_, change.to, change.deferred) == (action, f"{there}-1.el9", to, False)
     assert found.disruption.value == "drain"
     assert found.roles.runtime is not None
     assert found.roles.runtime.runtime_service == "containerd.service"
+
+
+@pytest.mark.parametrize(
+    "lies",
+    [
+        pytest.param(None, id="nothing lies ready"),
+        pytest.param(StagedEngine(packages={"containerd.io": "2.4.2-1.el9"}, complete=True), id="a former revision"),
+        pytest.param(StagedEngine(packages={"containerd.io": "2.4.2-3.el9"}), id="not as it was staged"),
+    ],
+)
+def test_its_packages_lie_ready_before_the_node_leaves_service(lies: StagedEngine | None) -> None:
+    wanted = stack(version="2.4.2")
+    facts = replace(with_engine(knowing(rocky(), wanted), "2.2.1"), engine_staged=lies)
+
+    found = plan(facts, wanted)
+
+    assert [row for row in shown(found) if row[1] == "containerd.io"] == [
+        ("stage", "containerd.io", "2.4.2-3.el9", False),
+        ("upgrade", "containerd.io", "2.4.2-3.el9", True),
+    ]
+    assert found.roles.runtime is not None
+    assert found.roles.runtime.runtime_stage == {"containerd.io": "2.4.2-3.el9"}
+    assert found.roles.runtime.runtime_packages == ()
+    assert needs_staging(found)
+    assert not needs_staging(plan(with_staged(facts, "2.4.2-3.el9"), wanted))
+
+
+def test_what_lies_ready_is_exchanged_where_no_source_answers() -> None:
+    wanted = stack(version="2.4.2")
+    facts = with_staged(with_engine(knowing(rocky(), wanted), "2.2.1"), "2.4.2-3.el9")
+
+    found = plan(replace(facts, available={}), wanted)
+
+    assert found.roles.runtime is not None
+    assert found.roles.runtime.runtime_versions == {"containerd.io": "2.4.2-3.el9"}
+    assert found.roles.runtime.runtime_stage is None
+
+
+@pytest.mark.parametrize("complete", [True, False], ids=["not declared any more", "of a killed run"])
+def test_what_lies_ready_for_nothing_goes(complete: bool) -> None:  # noqa: FBT001
+    wanted = stack(version="2.2.1")
+    facts = with_staged(with_engine(knowing(rocky(), wanted), "2.2.1"), "2.4.2-3.el9", complete=complete)
+
+    found = plan(facts, wanted)
+
+    assert ("remove", "staged engine packages", None, False) in shown(found)
+    assert found.roles.runtime is not None
+    assert found.roles.runtime.runtime_stage == {}
+    assert not needs_staging(found)
+    assert found.disruption is not Disruption.DRAIN
 
 
 def test_an_exchange_that_waits_for_the_package_source_is_in_the_plan_from_the_beginning() -> None:
@@ -82,6 +136,8 @@ def test_an_exchange_that_waits_for_the_package_source_is_in_the_plan_from_the_b
     assert will_need_drain(first)
     assert first.roles.runtime is not None
     assert first.roles.runtime.runtime_packages == ()
+    assert needs_staging(first)
+    assert first.roles.runtime.runtime_stage == {}
     assert [file.path for file in first.roles.runtime.runtime_sources] == [rpm_key_path("docker"), REPO]
 
 

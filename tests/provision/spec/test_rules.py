@@ -128,6 +128,7 @@ def test_the_shortest_declaration_is_beyond_doubt() -> None:
             ("error", "rollout.waves[1]"),
             id="two waves of one name",
         ),
+        pytest.param({"runtime": {"source": "docker"}}, ("error", "runtime.repository"), id="a source without its key"),
         pytest.param(
             {"rollout": {"waves": [{"size": 1}, {"gate": "hold"}]}},
             ("warning", "rollout.waves[1]"),
@@ -169,6 +170,13 @@ def test_each_rule_names_the_key_to_change(sections: dict[str, Any], expected: t
             id="some of a group, then the rest of it, then halves of what is left",
         ),
         pytest.param({"tenancy": {"namespaces": ["a"]}}, id="tenants"),
+        pytest.param(
+            {
+                "driver": {**VERSION["driver"], "source": "bundle", "repository": {"folder": "/srv/site.bundle"}},
+                "runtime": {"source": "docker"},
+            },
+            id="an engine that comes in the driver's bundle",
+        ),
     ],
 )
 def test_what_looks_odd_and_is_fine(sections: dict[str, Any]) -> None:

@@ -30,6 +30,7 @@ HOOK = "/usr/lib/grapnel/hook/grapnel-hook"
 HOOK_CONFIG = "/etc/grapnel/hook.json"
 _SHELL = "/bin/sh"
 _NAME, _NAMESPACE = "trial", "grapnel"
+MARK = "trial-of"  # has the engine's name from before the first start until nothing is left in it
 _STARTED = "started"
 _LABEL = "container_file_t"
 # In words that every shell has built in: nothing else is in the container.
@@ -78,8 +79,8 @@ class _Client(Protocol):
     def start(self, root: Path, handler: Sequence[str], gpu: Gpu | None) -> Finished:
         """Start a container from a folder and wait for its end."""
 
-    def remove(self) -> None:
-        """Take everything away again that a start may leave."""
+    def remove(self) -> bool:
+        """Take everything away again that a start may leave; tells whether nothing is left, by the engine's word."""
 
 
 def try_containers(host: Host, engine: str, scratch: str) -> Seen:
@@ -91,17 +92,32 @@ def try_containers(host: Host, engine: str, scratch: str) -> Seen:
     client = _find_client(host, engine)
     if client is None:
         return {}
-    root = host.path(f"{scratch}/{_NAME}")
+    root, mark = host.path(f"{scratch}/{_NAME}"), host.path(f"{scratch}/{MARK}")
     shutil.rmtree(root, ignore_errors=True)
     try:
         _make_root(host, root)
         client.remove()  # of a run that was killed
+        mark.write_text(engine)
         return _start_all(host, client, root)
     except (OSError, ValueError, LookupError) as error:
         raise TrialError(f"a container cannot be made up: {error}") from error
     finally:
-        client.remove()
+        if client.remove():
+            mark.unlink(missing_ok=True)
         shutil.rmtree(root, ignore_errors=True)
+
+
+def remove_trial(host: Host, scratch: str) -> str:
+    """Remove what a trial that was killed has left in an engine; return the engine where it does not say that it went.
+
+    CRI-O and Podman are not tried, so nothing is left in them.
+    """
+    engine = (host.read_text(f"{scratch}/{MARK}") or "").strip()
+    client = _find_client(host, engine)
+    if client is not None and not client.remove():
+        return engine
+    host.path(f"{scratch}/{MARK}").unlink(missing_ok=True)
+    return ""
 
 
 def _start_all(host: Host, client: _Client, root: Path) -> Seen:
@@ -195,10 +211,12 @@ class _Ctr:
         file.write_text(json.dumps(spec))
         return self._ctr("run", "--rm", *handler, "--config", str(file), _NAME)
 
-    def remove(self) -> None:
+    def remove(self) -> bool:
         self._ctr("tasks", "delete", "--force", _NAME)
         self._ctr("containers", "delete", _NAME)
         self._ctr("namespaces", "remove", _NAMESPACE)
+        left = self._ctr("namespaces", "list", "--quiet")
+        return left.return_code == 0 and _NAMESPACE not in left.stdout.split()
 
     def _ctr(self, *words: str) -> Finished:
         return self._host.run([self._command, "--namespace", _NAMESPACE, *words], _TIMEOUT_S)
@@ -266,10 +284,12 @@ class _DockerClient:
         words = ("run", "--rm", "--name", image, "--network", "none", *handler, *asked, image, *_COMMAND)
         return self._docker(*words)
 
-    def remove(self) -> None:
+    def remove(self) -> bool:
         name = f"{_NAMESPACE}-{_NAME}"
         self._docker("rm", "--force", name)
         self._docker("image", "rm", "--force", name)
+        left = self._docker("image", "ls", "--quiet", name)
+        return left.return_code == 0 and not left.stdout.strip()
 
     def _docker(self, *words: str) -> Finished:
         return self._host.run([self.program, *words], _TIMEOUT_S)

@@ -11,6 +11,8 @@ import re
 from ansible_collections.grapnel.node.plugins.module_utils.engines.table import ENGINES
 
 ENGINE_PACKAGES = tuple(sorted(name for each in ENGINES.values() for name in each.packages))
+# What the planner has installed with an engine whose package does not ask for it.
+WITH_ENGINES = ("container-selinux", "containerd-ctr")
 SOURCE_PATTERN = "^nvidia-graphics-drivers"
 # In extended regular expressions, which apt takes too.
 NAME_PATTERN = (
@@ -32,6 +34,6 @@ _OTHERS = re.compile(OTHERS_PATTERN)
 
 def is_of_interest(name: str, source: str) -> bool:
     """Tell whether the planner decides about a package."""
-    if name in ENGINE_PACKAGES or _PREBUILT.match(name):
+    if name in (*ENGINE_PACKAGES, *WITH_ENGINES) or _PREBUILT.match(name):
         return True
     return bool((_SOURCE.match(source) or _NAME.search(name)) and not _OTHERS.match(name))

@@ -42,10 +42,11 @@ class Transaction:
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What a transaction would do: versions by name, and names that would go."""
+    """What a transaction would do: versions by name, and names that would go, of which new ones take the place."""
 
     install: Mapping[str, str] = field(default_factory=dict)
     remove: tuple[str, ...] = ()
+    obsoleted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

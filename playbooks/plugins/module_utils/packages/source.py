@@ -31,12 +31,13 @@ class Request:
     """Packages at exact versions, with everything they depend on that the machine lacks, and names to be removed.
 
     A version "" is whichever the package manager would choose. ``again``: they are installed at these
-    versions, and come once more.
+    versions, and come once more. ``loose`` may change as well although they are held: by grapnel.
     """
 
     packages: Mapping[str, str]
     remove: tuple[str, ...] = ()
     again: bool = False
+    loose: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

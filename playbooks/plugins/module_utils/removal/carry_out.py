@@ -1,8 +1,9 @@
 """Carries a removal out. A run that is killed anywhere is run again: what is done is found done.
 
-Order: claims are given back → grapnel's own services stop → files of each service are given back together, and the
-service restarts with them → settings of GPUs → holds → SELinux's policy, whose tools may be among the packages →
-packages → programs and state → empty folders. What was there before is forgotten only after it was given back.
+Order: what is staged of engines goes → claims are given back → grapnel's own services stop → files of each service are
+given back together, and the service restarts with them → settings of GPUs → holds → SELinux's policy, whose tools may
+be among the packages → packages → programs and state → empty folders. What was there before is forgotten only after it
+was given back.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.daemon.gpu_settings import give_back
-from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import unhold
+from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import clear, unhold
 from ansible_collections.grapnel.node.plugins.module_utils.files.configuration import (
     Service,
     apply_changes,
@@ -52,8 +53,7 @@ _AS_IT_WAS = frozenset({"disable", "stop"})
 
 def carry_out(host: Host, removal: Removal, parts: Collection[str], clock: Clock) -> None:
     """Do it; raises `RemovalError`, `ConfigurationError`, `FileSetError`, OSError: run it again then."""
-    if DAEMON in parts:
-        _wait_for_claims(host, clock)
+    _let_go_of_work(host, parts, clock)
     for _, unit in removal.units:
         _systemctl(host, "disable", "--now", unit)
     for reader in dict.fromkeys(one.reader for _, one in removal.files):
@@ -76,9 +76,13 @@ def carry_out(host: Host, removal: Removal, parts: Collection[str], clock: Clock
     _forget(host, removal, parts)
 
 
-def _wait_for_claims(host: Host, clock: Clock) -> None:
+def _let_go_of_work(host: Host, parts: Collection[str], clock: Clock) -> None:
+    """Remove what is staged of engines while they run, as a killed trial may have left something; wait for claims."""
     try:
-        wait_for_claims(host, clock, _CLAIMS_S, "remove")
+        if RUNTIME in parts and (left := clear(host)):
+            raise RemovalError(left)
+        if DAEMON in parts:
+            wait_for_claims(host, clock, _CLAIMS_S, "remove")
     except ClaimsError as error:
         raise RemovalError(str(error)) from error
 

@@ -10,7 +10,8 @@ import shutil
 import stat
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import SCRATCH
+from ansible_collections.grapnel.node.plugins.module_utils.engines.handed import HOME as ENGINE_PACKAGES
+from ansible_collections.grapnel.node.plugins.module_utils.engines.staged import HOME
 from ansible_collections.grapnel.node.plugins.module_utils.engines.table import OWN_FOLDER
 from ansible_collections.grapnel.node.plugins.module_utils.machine.commands import our_command
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import DAEMON_UNIT, RESTART_MARKS, SITE_MARK
@@ -59,7 +60,7 @@ _STATE = {
         "/run/grapnel/nvml.json",
     ),
     HOOK: ("/run/grapnel/inventory.json",),
-    RUNTIME: (SCRATCH,),  # of an exchange that was killed
+    RUNTIME: (HOME, ENGINE_PACKAGES),  # what is staged, or of an exchange that was killed; what a bundle had
 }
 _UMOUNT_TIMEOUT_S = 30.0
 _PATH = re.compile(r"/[A-Za-z0-9._/-]{1,250}")

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import SCRATCH
+from ansible_collections.grapnel.node.plugins.module_utils.engines.staged import WORK
 from ansible_collections.grapnel.node.plugins.module_utils.engines.table import ENGINES
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import unit_property
@@ -116,7 +116,7 @@ def _purge(host: Host, plan: PackagePlan) -> None:
     else:
         unused = find_unused(host, plan.names)
         try:
-            find_manager(host).apply(host, Transaction((), plan.names, SCRATCH, purge=True), Clock())
+            find_manager(host).apply(host, Transaction((), plan.names, WORK, purge=True), Clock())
         except PackageError as error:
             raise RemovalError(f"the packages of {plan.engine} cannot be removed: {error}") from error
         for path in unused:
@@ -142,7 +142,7 @@ def _has_state(host: Host, name: str) -> bool:
 def _going(host: Host, names: tuple[str, ...]) -> set[str]:
     """Return what would go with packages; raises `PackageError`."""
     if not _has_apt(host):
-        return set(find_manager(host).rehearse(host, Transaction((), names, SCRATCH, purge=True)).remove)
+        return set(find_manager(host).rehearse(host, Transaction((), names, WORK, purge=True)).remove)
     done = host.run(["apt-get", "--simulate", "purge", *names], _ASK_TIMEOUT_S)
     if done.return_code:
         raise PackageError(f"apt would not remove it ({done.complaint})")

@@ -206,6 +206,18 @@ class Engine(Fact, frozen=True, kw_only=True):
         tidy(self, "config_error", MESSAGE)
 
 
+class StagedEngine(Fact, frozen=True, kw_only=True):
+    """Packages that lie ready for an exchange of an engine, at these versions, with those that lead back.
+
+    One that is not ``complete`` was left by a run that was killed, or does not fit the node any more. ``bytes`` are of
+    all files.
+    """
+
+    packages: Annotated[dict[grammar.PackageName, grammar.Version], Meta(max_length=64)] = {}
+    complete: bool = False
+    bytes: grammar.Bytes = 0
+
+
 class Installation(Fact, frozen=True, kw_only=True):
     """An installed part of grapnel: the digest of the archive that it came from, and what starts its programs."""
 
@@ -242,7 +254,8 @@ class DeviceHolder(Fact, frozen=True, kw_only=True):
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that the planner may know about one node.
 
-    ``engine_holds`` are the packages of engines that grapnel itself holds.
+    ``engine_holds`` are the packages of engines that grapnel itself holds, ``engine_staged`` what lies ready for an
+    exchange of one, None where nothing does.
     """
 
     schema: Literal["grapnel.dev/facts/v1alpha1"]
@@ -256,6 +269,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     services: Annotated[dict[grammar.Unit, Service | None], Meta(max_length=256)] = {}
     engines: Annotated[dict[grammar.Word, Engine | None], Meta(max_length=32)] = {}
     engine_holds: Annotated[tuple[grammar.PackageName, ...], Meta(max_length=64)] = ()
+    engine_staged: StagedEngine | None = None
     kubelet_engine: grammar.Word | None = None
     installed: Annotated[dict[grammar.Word, Installation | None], Meta(max_length=32)] = {}
     inventory: Inventory | None = None

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from provision.declaration.spec.known_part import as_far_as_known
-from provision.declaration.spec.model import Engine, EngineSource, Entitlement, StackSpec
+from provision.declaration.spec.model import DriverSource, Engine, EngineSource, Entitlement, StackSpec
 from provision.declaration.spec.rules.driver import judge_driver
 from provision.declaration.spec.rules.gpu_settings import judge_gpu_settings
 from provision.declaration.spec.rules.kueue import judge_kueue
@@ -26,6 +26,7 @@ from provision.declaration.spec.rules.tenancy import judge_tenancy
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from provision.declaration.spec.model import Runtime
     from provision.declaration.spec.text.findings import KeyPath
 
 
@@ -94,14 +95,18 @@ def _engine_source(spec: StackSpec) -> Iterator[Remark]:
     if runtime.engine not in engines:
         hint = f"leave the key out, or write engine: {' or '.join(each.value for each in engines)}"
         yield error(("runtime", "source"), f"{owner}'s repository has no {runtime.engine.value}", hint)
-    elif runtime.repository is None:
+    elif runtime.repository is None and spec.driver.source is not DriverSource.BUNDLE:
         file = {EngineSource.DOCKER: "gpg", EngineSource.CRIO: "deb/Release.key"}[runtime.source]
         hint = f"write repository.key: the text of the file {file} beside {owner}'s packages, once you checked it"
         message = f"is required with source: {runtime.source.value}, for the key that signs its packages"
         yield error(("runtime", "repository"), message, hint)
-    elif runtime.source is EngineSource.CRIO and runtime.version is None and runtime.repository.url is None:
+    elif runtime.source is EngineSource.CRIO and runtime.version is None and not _names_url(runtime):
         message = "is required with CRI-O's own repository, which is another one for each minor version"
         yield error(("runtime", "version"), message, "write the version, or repository.url")
+
+
+def _names_url(runtime: Runtime) -> bool:
+    return runtime.repository is not None and runtime.repository.url is not None
 
 
 _OF_SOURCE: Final = {

@@ -17,7 +17,9 @@ from provision.planning.node_plan import Action, Disruption, Item, Problem, Role
 from provision.planning.planner.part import Part, package_manager_problems, plan_files
 
 if TYPE_CHECKING:
-    from provision.declaration.fleet.facts.node import NodeFacts
+    from collections.abc import Iterable
+
+    from provision.declaration.fleet.facts.node import NodeFacts, StagedEngine
     from provision.declaration.spec.model import StackSpec
     from provision.planning.engines.model import NodeEngine
 
@@ -71,16 +73,52 @@ def with_sources(
         return replace(part, problems=(*part.problems, change), variables=None)
     if change is not None and not change.deferred and (locked := package_manager_problems(facts)):
         return replace(part, items=(change, *part.items), problems=(*part.problems, *locked), variables=None)
-    items = (*writes, *([change] if change else []), *part.items)
+    exchange, wanted = _staged_first(facts, change)
+    items = (*writes, *exchange, *part.items)
     if part.problems or items == part.items:
         return replace(part, items=items)
     variables = part.variables or RuntimeVariables(runtime_engine=engine.name, runtime_service=engine.service)
+    variables = msgspec.structs.replace(variables, runtime_stage=wanted)
     if writes:
         variables = msgspec.structs.replace(variables, runtime_sources=sources)
-    if change is not None and change.to is not None:
+    if change is not None and change.to is not None and wanted is None:
         versions = {found.name: change.to}
         variables = msgspec.structs.replace(variables, runtime_packages=(found.name,), runtime_versions=versions)
     return replace(part, items=items, variables=variables)
+
+
+def _staged_first(facts: NodeFacts, change: Item | None) -> tuple[tuple[Item, ...], dict[str, str] | None]:
+    """Return what is done about an exchange, and what has to lie ready before: None where that is as it should be.
+
+    One that takes the node out of service waits until its packages do. Of a package source that is not known yet, the
+    next pass has them.
+    """
+    staged = facts.engine_staged
+    if change is None and staged is not None:
+        return (_unstage(staged),), {}
+    if change is None or change.disruption is Disruption.NONE:
+        return (change,) if change else (), None
+    if change.to is None:
+        return (change,), {}
+    wanted = {change.target: change.to}
+    if staged is not None and staged.complete and staged.packages == wanted:
+        return (change,), None
+    stage = Item(
+        role=Role.RUNTIME,
+        action=Action.STAGE,
+        target=change.target,
+        to=change.to,
+        reason="it is downloaded, and so is what leads back, before the node is taken out of service",
+    )
+    return (stage, msgspec.structs.replace(change, deferred=True)), wanted
+
+
+def _unstage(staged: StagedEngine) -> Item:
+    names = ", ".join(f"{name} {version}" for name, version in staged.packages.items())
+    reason = (
+        f"{names} is not declared any more" if names else "a run that was killed has left them, or they are damaged"
+    )
+    return Item(role=Role.RUNTIME, action=Action.REMOVE, target="staged engine packages", reason=reason)
 
 
 def without_former_sources(
@@ -88,8 +126,11 @@ def without_former_sources(
 ) -> Part[RuntimeVariables]:
     """Return the part of an engine, with the removal of the package source that is not declared any more.
 
-    What came from it stays, and gets nothing newer.
+    What came from it stays, and gets nothing newer. One that is declared, and comes in a bundle, has no files here;
+    what the node has of it stays.
     """
+    if stack.runtime.source is not EngineSource.DISTRIBUTION and stack.runtime.repository is None:
+        return part
     declared = {file.path for file in render_sources(facts, stack.runtime)}
     former = {
         path: source for path, source in source_paths().items() if path not in declared and facts.file(path) is not None
@@ -119,10 +160,11 @@ def find_version(facts: NodeFacts, stack: StackSpec, package: EnginePackage) -> 
     if declared is None:
         return ""
     offered = [each.version for each in facts.available.get(package.name, ()) if each.fetchable]
+    if facts.engine_staged is not None and package.name in facts.engine_staged.packages:
+        offered.append(facts.engine_staged.packages[package.name])  # also without a network
     fitting = [version for version in offered if upstream_of(version) == declared]
     if fitting:
-        scheme = DebianVersion if facts.package_manager.name == "apt" else RpmVersion
-        return max(fitting, key=scheme)
+        return newest(facts, fitting)
     there = sorted({upstream_of(version) for version in offered}, key=version_numbers)
     return Problem(
         code="engine-version-not-available",
@@ -130,6 +172,12 @@ def find_version(facts: NodeFacts, stack: StackSpec, package: EnginePackage) -> 
         f"{', '.join(there) or 'none'}",
         hint="declare one of these, or a source that has it",
     )
+
+
+def newest(facts: NodeFacts, versions: Iterable[str]) -> str:
+    """Return the newest of a package's versions as the node's package manager compares them, "" of none."""
+    scheme = DebianVersion if facts.package_manager.name == "apt" else RpmVersion
+    return max(versions, key=scheme, default="")
 
 
 def upstream_of(version: str) -> str:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from provision.planning.supply.bundle.errors import BundleError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
     from provision.planning.driver_change import DriverChange
-    from provision.planning.supply.bundle.model import BundledModule, Driver
+    from provision.planning.supply.bundle.model import BundledEngine, BundledModule, BundledPackage, Driver
     from provision.planning.supply.bundle.read import Bundle
 
 LIST = "list.json"
@@ -59,21 +60,30 @@ def choose_files(bundle: Bundle, distribution: str, change: DriverChange) -> Han
         )
     _require_packages(driver, change)
     digests = {file.place: file.sha256 for file in bundle.listing.files}
-    own = {(one.name, one.version) for one in change.packages}
-    files = [
-        HandedFile(
-            bundle.path(one.place),
-            f"packages/{one.place.rsplit('/', 1)[-1]}",
-            digests[one.place],
-            None if (one.name, one.version) in own else (one.name, one.version),
-        )
-        for one in driver.packages
-    ]
+    files = _package_files(bundle, driver.packages, {one.name for one in change.packages})
     files += [
         HandedFile(bundle.path(one.place), f"modules/{one.kernel}.tar.gz", digests[one.place])
         for one in _modules(driver, change)
     ]
     return Handover(tuple(sorted(files, key=lambda file: file.place)))
+
+
+def choose_engine_files(bundle: Bundle, engine: BundledEngine, packages: Collection[str]) -> tuple[HandedFile, ...]:
+    """Return what a node needs for an engine of which it is to have these packages."""
+    return tuple(sorted(_package_files(bundle, engine.packages, packages), key=lambda file: file.place))
+
+
+def _package_files(bundle: Bundle, packages: Collection[BundledPackage], own: Collection[str]) -> list[HandedFile]:
+    digests = {file.place: file.sha256 for file in bundle.listing.files}
+    return [
+        HandedFile(
+            bundle.path(one.place),
+            f"packages/{one.place.rsplit('/', 1)[-1]}",
+            digests[one.place],
+            None if one.name in own else (one.name, one.version),
+        )
+        for one in packages
+    ]
 
 
 def _require_packages(driver: Driver, change: DriverChange) -> None:

@@ -64,6 +64,15 @@ class Driver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     modules: tuple[BundledModule, ...] = ()
 
 
+class BundledEngine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one distribution's nodes need for one engine: its ``package`` at a version, with all that it depends on."""
+
+    distribution: Name
+    package: Name
+    version: Name
+    packages: tuple[BundledPackage, ...]
+
+
 class BundleList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The list of a bundle, which is its first file and does not list itself.
 
@@ -74,6 +83,7 @@ class BundleList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     grapnel: str
     files: tuple[BundledFile, ...]
     drivers: tuple[Driver, ...]
+    engines: tuple[BundledEngine, ...] = ()
     payload: str = ""
     collection: str = ""
     keys: str = ""

@@ -1,4 +1,4 @@
-"""Tells what a bundle has for a node: that, not the node's own package lists, is what its driver is planned from."""
+"""Tells what a bundle has for a node: that, not its own package lists, is what driver and engine are planned from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from provision.declaration.fleet.facts.node import NodeFacts, NodeIdentity
-    from provision.planning.supply.bundle.model import BundledModule, BundleList, Driver
+    from provision.planning.supply.bundle.model import BundledEngine, BundledModule, BundleList, Driver
 
 
 def distribution_names(node: NodeIdentity) -> tuple[str, ...]:
@@ -25,7 +25,8 @@ def distribution_names(node: NodeIdentity) -> tuple[str, ...]:
 
 def distribution_in(listing: BundleList, node: NodeIdentity) -> str:
     """Return what the bundle calls a node's distribution, the exact name where it has nothing for it."""
-    names, known = distribution_names(node), {each.distribution for each in listing.drivers}
+    names = distribution_names(node)
+    known = {each.distribution for each in listing.drivers} | {each.distribution for each in listing.engines}
     return next((each for each in names if each in known), names[0])
 
 
@@ -33,6 +34,12 @@ def drivers_for(listing: BundleList, node: NodeIdentity) -> tuple[Driver, ...]:
     """Return the drivers of a bundle for a node's distribution."""
     name = distribution_in(listing, node)
     return tuple(each for each in listing.drivers if each.distribution == name)
+
+
+def engines_for(listing: BundleList, node: NodeIdentity) -> tuple[BundledEngine, ...]:
+    """Return the engines of a bundle for a node's distribution."""
+    name = distribution_in(listing, node)
+    return tuple(each for each in listing.engines if each.distribution == name)
 
 
 def with_offer(facts: NodeFacts, listing: BundleList) -> NodeFacts:
@@ -44,8 +51,9 @@ def with_offer(facts: NodeFacts, listing: BundleList) -> NodeFacts:
             if installed is not None and each.version == installed.version:
                 known = msgspec.structs.replace(each, fetchable=False)
                 available.setdefault(name, {})[each.version] = known
-    for driver in drivers_for(listing, facts.node):
-        for package in driver.packages:
+    drivers, engines = drivers_for(listing, facts.node), engines_for(listing, facts.node)
+    for packages in (*(each.packages for each in drivers), *(each.packages for each in engines)):
+        for package in packages:
             offered = AvailablePackage(version=package.version, source=package.source, depends=package.depends)
             available.setdefault(package.name, {})[package.version] = offered
     manager = msgspec.structs.replace(facts.package_manager, lists_error=None)
@@ -66,6 +74,12 @@ def describe_drivers(listing: BundleList, node: NodeIdentity) -> str:
         return f"the bundle has for {name}: {versions}"
     others = ", ".join(sorted({one.distribution for one in listing.drivers})) or "no distribution"
     return f"the bundle has nothing for {name}; it is for {others}"
+
+
+def describe_engines(listing: BundleList, node: NodeIdentity) -> str:
+    """Return which engines a bundle has for a node, for a message."""
+    has = ", ".join(f"{one.package} {one.version}" for one in engines_for(listing, node)) or "none"
+    return f"the bundle has of engines for {distribution_in(listing, node)}: {has}"
 
 
 def modules_of(drivers: tuple[Driver, ...], version: str, flavour: str) -> tuple[BundledModule, ...]:

@@ -15,6 +15,7 @@ from provision.base.strict_json import MalformedError, decode
 from provision.planning.driver_change import DriverChange
 from provision.planning.supply.bundle.errors import BundleError
 from provision.planning.supply.bundle.model import (
+    BundledEngine,
     BundledModule,
     BundledPackage,
     BundleList,
@@ -66,20 +67,14 @@ class Contents:
 
     sources: dict[str, Path] = field(default_factory=dict)
     drivers: list[Driver] = field(default_factory=list)
+    engines: list[BundledEngine] = field(default_factory=list)
 
     def add_set(self, staged: StagedSet) -> None:
         """Add a staged set, after checking it against its own seal; raises `BundleError`."""
-        sealed = _read(staged.folder / "complete", dict[Place, Digest], _MAX_SEAL_BYTES)
-        change = _read(staged.folder / "change.json", DriverChange, _MAX_CHANGE_BYTES)
-        for place, digest in sealed.items():
-            _require_sealed(staged.folder, place, digest)
-        if "packages.json" not in sealed:
-            raise BundleError(f"{staged.folder} does not say what its packages need", hint=_OLD)
-        headers = _read(staged.folder / "packages.json", tuple[_Header, ...], _MAX_HEADERS_BYTES)
-        described = {f"packages/{one.file}": one for one in headers}
-        names = sorted(place for place in sealed if place.startswith(("packages/", "modules/")))
-        packages = tuple(self._package(staged, place, described) for place in names if place.startswith("packages/"))
-        modules = tuple(self._module(staged, change, place) for place in names if place.startswith("modules/"))
+        sealed, change = _open(staged)
+        packages = self._packages(staged, sealed, "drivers")
+        names = sorted(place for place in sealed if place.startswith("modules/"))
+        modules = tuple(self._module(staged, change, place) for place in names)
         self.drivers.append(
             Driver(
                 distribution=staged.distribution,
@@ -89,6 +84,16 @@ class Contents:
                 modules=modules,
             )
         )
+
+    def add_engine(self, staged: StagedSet, package: str) -> None:
+        """Add what was collected of an engine, which is this package of the set; raises `BundleError`."""
+        sealed, change = _open(staged)
+        packages = self._packages(staged, sealed, "engines")
+        version = next((one.version for one in change.packages if one.name == package), None)
+        if version is None or not any((one.name, one.version) == (package, version) for one in packages):
+            raise BundleError(f"{staged.folder} has no {package}", hint=_HINT)
+        engine = BundledEngine(distribution=staged.distribution, package=package, version=version, packages=packages)
+        self.engines.append(engine)
 
     def add_modules(self, distribution: str, built: BuiltModules) -> None:
         """Add built modules to the driver that they belong to; raises `BundleError` for modules without one."""
@@ -127,13 +132,28 @@ class Contents:
     def listing(self, grapnel: str, *, payload: str = "", collection: str = "", keys: str = "") -> BundleList:
         """Return the list without the files, with the places of payload, collection and keys."""
         drivers = tuple(merge(self.drivers))
-        return BundleList(grapnel=grapnel, files=(), drivers=drivers, payload=payload, collection=collection, keys=keys)
+        engines = {(one.distribution, one.package, one.version): one for one in self.engines}
+        return BundleList(
+            grapnel=grapnel,
+            files=(),
+            drivers=drivers,
+            engines=tuple(engines[key] for key in sorted(engines)),
+            payload=payload,
+            collection=collection,
+            keys=keys,
+        )
 
-    def _package(self, staged: StagedSet, place: str, described: Mapping[str, _Header]) -> BundledPackage:
+    def _packages(self, staged: StagedSet, sealed: Iterable[str], kind: str) -> tuple[BundledPackage, ...]:
+        headers = _read(staged.folder / "packages.json", tuple[_Header, ...], _MAX_HEADERS_BYTES)
+        described = {f"packages/{one.file}": one for one in headers}
+        names = sorted(place for place in sealed if place.startswith("packages/"))
+        return tuple(self._package(staged, place, described, kind) for place in names)
+
+    def _package(self, staged: StagedSet, place: str, described: Mapping[str, _Header], kind: str) -> BundledPackage:
         header = described.get(place)
         if header is None:
             raise BundleError(f"{staged.folder}/packages.json does not describe {place}", hint=_HINT)
-        target = f"drivers/{staged.distribution}/{place}"
+        target = f"{kind}/{staged.distribution}/{place}"
         self._add(target, staged.folder / place)
         return BundledPackage(
             place=target, name=header.name, version=header.version, source=header.source, depends=header.depends
@@ -181,6 +201,17 @@ def merge(drivers: Iterable[Driver]) -> list[Driver]:
             )
         merged[key] = driver
     return [merged[key] for key in sorted(merged)]
+
+
+def _open(staged: StagedSet) -> tuple[dict[str, str], DriverChange]:
+    """Return the seal of a set, which it was checked against, and its document."""
+    sealed = _read(staged.folder / "complete", dict[Place, Digest], _MAX_SEAL_BYTES)
+    change = _read(staged.folder / "change.json", DriverChange, _MAX_CHANGE_BYTES)
+    for place, digest in sealed.items():
+        _require_sealed(staged.folder, place, digest)
+    if "packages.json" not in sealed:
+        raise BundleError(f"{staged.folder} does not say what its packages need", hint=_OLD)
+    return sealed, change
 
 
 def _read(path: Path, kind: type[T], limit_bytes: int) -> T:

@@ -113,7 +113,7 @@ def _download(work: Work) -> tuple[str, ...]:
         raise failure(
             "installed-here",
             f"{work.manager.name} downloads nothing that is installed already: {', '.join(missing)}",
-            "collect on a machine of the same distribution without this driver",
+            "collect on a machine of the same distribution that has none of them",
         )
     return files
 

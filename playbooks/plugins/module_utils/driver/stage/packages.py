@@ -42,12 +42,12 @@ def request_of(change: DriverChange) -> Request:
     return Request({one.name: one.version for one in change.packages}, change.remove)
 
 
-def handed_over(host: Host, identifier: str) -> dict[str, str]:
+def handed_over(host: Host, identifier: str, root: str = INCOMING) -> dict[str, str]:
     """Return the files that the controller handed over for a change, by their places, each with its right digest.
 
     Raises `StageError` for a file that is missing or damaged: what was handed over is complete, or it is no use.
     """
-    folder = f"{INCOMING}/{identifier}"
+    folder = f"{root}/{identifier}"
     listed = read_json(host, f"{folder}/{LIST}")
     if listed is None:
         return {}
@@ -67,9 +67,9 @@ def handed_over(host: Host, identifier: str) -> dict[str, str]:
     return found
 
 
-def handed_packages(host: Host, identifier: str) -> tuple[str, ...]:
+def handed_packages(host: Host, identifier: str, root: str = INCOMING) -> tuple[str, ...]:
     """Return the package files that the controller handed over for a change; raises `StageError` as `handed_over`."""
-    return packages_in(handed_over(host, identifier))
+    return packages_in(handed_over(host, identifier, root))
 
 
 def packages_in(handed: Mapping[str, str]) -> tuple[str, ...]:

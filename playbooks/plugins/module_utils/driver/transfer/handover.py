@@ -1,4 +1,4 @@
-"""Takes over what the controller hands over for a driver change: files first, then the list that makes them count.
+"""Takes over what the controller hands over for a change: files first, then the list that makes them count.
 
 A kill on the way leaves files without a list, which count for nothing; the next run sends what is missing.
 """
@@ -36,9 +36,9 @@ class HandoverError(Exception):
     """What was handed over cannot be taken; the message says why."""
 
 
-def find_missing(host: Host, identifier: str, files: Mapping[str, str]) -> list[str]:
-    """Return the places of files that the node does not have as they should be."""
-    folder = _folder(identifier)
+def find_missing(host: Host, identifier: str, files: Mapping[str, str], root: str = INCOMING) -> list[str]:
+    """Return the places of files that the node does not have as they should be, in a folder below a root."""
+    folder = _folder(identifier, root)
     _require_plain(files)
     return [
         place
@@ -63,14 +63,15 @@ def find_needed(
     return {place: digest for place, digest in files.items() if not is_there(place)}
 
 
-def take_files(host: Host, identifier: str, files: Mapping[str, str], archive: str) -> None:
+def take_files(host: Host, identifier: str, files: Mapping[str, str], archive: str, root: str = INCOMING) -> None:
     """Put the files of an archive that was sent in their places; raises `HandoverError`, `StoreError`, OSError."""
-    folder = _folder(identifier)
+    folder = _folder(identifier, root)
     _require_plain(files)
-    open_store(host)
+    if root == INCOMING:
+        open_store(host)
     host.path(f"{folder}/{LIST}").unlink(missing_ok=True)  # until everything is there again
-    for place in (host.path(INCOMING), host.path(folder)):
-        place.mkdir(exist_ok=True, mode=0o700)
+    for place in (host.path(root), host.path(folder)):
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
         with open_plain(host.path(archive), "r:") as opened:
             for member in plain_members(opened):
@@ -97,9 +98,9 @@ def _take(target: Path, place: str, digest: str, stream: IO[bytes]) -> None:
     sync_folder(target.parent)
 
 
-def finish(host: Host, identifier: str, files: Mapping[str, str]) -> bool:
+def finish(host: Host, identifier: str, files: Mapping[str, str], root: str = INCOMING) -> bool:
     """Write the list of files that are all there, and tell whether it was not there yet."""
-    path = host.path(f"{_folder(identifier)}/{LIST}")
+    path = host.path(f"{_folder(identifier, root)}/{LIST}")
     text = (json.dumps(dict(files), indent=1, sort_keys=True) + "\n").encode()
     if path.is_file() and path.read_bytes() == text:
         return False
@@ -107,10 +108,10 @@ def finish(host: Host, identifier: str, files: Mapping[str, str]) -> bool:
     return True
 
 
-def _folder(identifier: str) -> str:
+def _folder(identifier: str, root: str) -> str:
     if not is_change_id(identifier):
-        raise HandoverError(f"{identifier[:64]!r} is not the name of a driver change")
-    return f"{INCOMING}/{identifier}"
+        raise HandoverError(f"{identifier[:64]!r} is not the name of a change")
+    return f"{root}/{identifier}"
 
 
 def _require_plain(files: Mapping[str, str]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.grapnel.node.plugins.module_utils.machine.memory import remembered
 from ansible_collections.grapnel.node.plugins.module_utils.packages import locks
 from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf import streams
-from ansible_collections.grapnel.node.plugins.module_utils.packages.interest import ENGINE_PACKAGES
+from ansible_collections.grapnel.node.plugins.module_utils.packages.interest import ENGINE_PACKAGES, WITH_ENGINES
 from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import are_due
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm import capabilities, database
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.database import Rpm, is_owned
@@ -35,7 +35,7 @@ _STAMP = "/run/grapnel/package-lists"
 _PID_FILES = ("/var/lib/dnf/rpmdb_lock.pid", "/var/cache/dnf/metadata_lock.pid", "/run/dnf.pid", "/run/yum.pid")
 _QUERY_TIMEOUT_S = 60.0
 _NAMES = ("*nvidia*", "cuda-drivers*", "gdrcopy*", "gdrdrv*", "libcuda", "libnvsdm*", "nvlink5*", "nvlsm*")
-_PATTERNS = (*_NAMES, *ENGINE_PACKAGES)
+_PATTERNS = (*_NAMES, *ENGINE_PACKAGES, *WITH_ENGINES)
 _PACKAGE, _PROVIDES = "grapnel-package:", "grapnel-provides:"  # no capability begins like that
 # dnf 4 ends each answer with a line feed of its own and dnf 5 does not.
 _FORMAT = (

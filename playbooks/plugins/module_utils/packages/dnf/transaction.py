@@ -49,7 +49,7 @@ class Dnf(RpmDatabase):
             return asked
         done = host.run([*_DNF, "--assumeno", *_words(host, transaction)], QUERY_TIMEOUT_S)
         table = parse_table(join_rows(done.stdout), {})
-        found = Rehearsal(table.install, tuple(sorted(table.remove)))
+        found = Rehearsal(table.install, tuple(sorted(table.remove)), tuple(sorted(table.obsoleted)))
         if not found.install and not found.remove:
             raise PackageError(_reason(done, transaction), is_unchanged=True)
         return found

@@ -34,7 +34,7 @@ Source = TypeVar("Source")
 
 def require_unlocked(host: Host, request: Request, resolution: Resolution, is_held: Callable[[Rpm], bool]) -> None:
     """Raise `SourceError` for a package beside the driver's that would change although somebody has locked it."""
-    asked = {*request.packages, *request.remove}
+    asked = {*request.packages, *request.remove, *request.loose}
     names = {name for name, version in {**resolution.replaced, **resolution.remove}.items() if version} - asked
     try:
         installed = read_installed(host, names, is_held) if names else {}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 from ansible_collections.grapnel.node.plugins.module_utils.packages import locks
-from ansible_collections.grapnel.node.plugins.module_utils.packages.interest import ENGINE_PACKAGES
+from ansible_collections.grapnel.node.plugins.module_utils.packages.interest import ENGINE_PACKAGES, WITH_ENGINES
 from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import are_due
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm import capabilities, database
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.database import Rpm, is_owned
@@ -27,7 +27,8 @@ _SOURCES = "/etc/zypp/repos.d"
 _QUERY_TIMEOUT_S = 60.0
 _MAX_ANSWER = 32 << 20  # characters
 _ZYPPER = ["zypper", "--non-interactive", "--quiet"]
-_WORDS = ("nvidia", "cuda-drivers", "gdrcopy", "libnvsdm", "nvlink5", "nvlsm", "nv-prefer", *ENGINE_PACKAGES)
+_NAMES = ("nvidia", "cuda-drivers", "gdrcopy", "libnvsdm", "nvlink5", "nvlsm", "nv-prefer")
+_WORDS = (*_NAMES, *ENGINE_PACKAGES, *WITH_ENGINES)
 _SYSTEM = "(System Packages)"  # zypper's name for what is installed and in no repository
 
 

@@ -1,0 +1,248 @@
+"""Packages of an engine that were handed over: they alone are installed, and lead back afterwards."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+from ansible_collections.grapnel.node.plugins.module_utils.engines import handed, packages
+from ansible_collections.grapnel.node.plugins.module_utils.engines.handed import HANDED, HOME, find_kept, forget_handed
+from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import (
+    EnginePackageError,
+    find_arrival,
+    install,
+    stage,
+)
+from ansible_collections.grapnel.node.plugins.module_utils.engines.trial import PLAIN, TrialError
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock
+from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import InstalledPackage, Rehearsal
+from ansible_collections.grapnel.node.plugins.module_utils.packages.source import SourceError
+from ansible_collections.grapnel.node.plugins.modules import engine_packages
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
+    from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import Transaction
+    from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Offered, Request
+
+    from tests.playbooks.fakes import Machine
+
+ENGINE, RUNC = "containerd.io", "runc"
+IDENTIFIER = "0123456789ab"
+
+
+@dataclass
+class Manager:
+    """A package manager whose package files say of themselves ``name version``; those are what it installs."""
+
+    name: str = "dnf"
+    there: dict[str, str] = field(default_factory=dict)
+    held_names: tuple[str, ...] = ()
+    obsoleted: tuple[str, ...] = ()
+    done: list[dict[str, str]] = field(default_factory=list)
+
+    def installed(self, _host: Host, names: Collection[str]) -> dict[str, InstalledPackage]:
+        return {name: InstalledPackage(self.there[name], False) for name in names if name in self.there}
+
+    def describe(self, host: Host, files: Sequence[str]) -> dict[str, tuple[str, str]]:
+        said = {file: host.path(file).read_text().split() for file in files}
+        return {file: (name, version) for file, (name, version) in said.items()}
+
+    def rehearse(self, host: Host, transaction: Transaction) -> Rehearsal:
+        found = dict(self.describe(host, transaction.files).values())
+        return Rehearsal({n: v for n, v in found.items() if self.there.get(n) != v}, obsoleted=self.obsoleted)
+
+    def apply(self, host: Host, transaction: Transaction, _clock: Clock) -> None:
+        self.done.append(dict(self.describe(host, transaction.files).values()))
+        self.there |= self.done[-1]
+
+    def held(self, _host: Host, names: Collection[str]) -> set[str]:
+        return {*self.held_names} & {*names}
+
+
+class Source:
+    """Reaches nothing: of files that are given, it takes those that the machine lacks or has in another version."""
+
+    def choose(self, _host: Host, request: Request, files: Offered, _scratch: str) -> tuple[str, ...]:
+        return tuple(
+            file
+            for file, (name, version) in files.described.items()
+            if name in request.packages or files.installed.get(name) != version
+        )
+
+    def rehearse_return(self, *_: object) -> tuple[set[str], set[str]]:
+        return {ENGINE, RUNC}, set()
+
+    def resolve(self, *_: object) -> None:
+        raise SourceError("source-unreachable", "nothing answers", "use a bundle")
+
+
+@dataclass
+class Node:
+    """A machine to which packages are handed over, and whose engine is looked at after each exchange."""
+
+    machine: Machine
+    manager: Manager = field(default_factory=Manager)
+    looks: list[TrialError] = field(default_factory=list)
+
+    def hand(self, *described: str, digest: str = "") -> None:
+        files = {}
+        for text in described:
+            name = f"packages/{text.replace(' ', '-')}.rpm"
+            self.machine.write(f"{HANDED}/{IDENTIFIER}/{name}", text)
+            files[name] = digest or hashlib.sha256(text.encode()).hexdigest()
+        self.machine.write(f"{HANDED}/{IDENTIFIER}/list.json", json.dumps(files))
+
+    def bring(self, version: str) -> None:
+        arrival = find_arrival(self.machine.host, {ENGINE: version}, IDENTIFIER)
+        install(self.machine.host, arrival, "containerd", "containerd.service", Clock())
+
+    def look(self) -> dict[str, frozenset[str]]:
+        if self.looks and (trouble := self.looks.pop(0)) is not None:
+            raise trouble
+        return {PLAIN: frozenset()}
+
+
+@pytest.fixture
+def node(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Node:
+    made = Node(machine)
+    machine.teach("systemctl daemon-reload")
+    machine.teach("systemctl reset-failed containerd.service")
+    monkeypatch.setattr(packages, "find_manager", lambda _host: made.manager)
+    for each in (packages, handed):
+        monkeypatch.setattr(each, "find_source", lambda _name: Source())
+    monkeypatch.setattr(packages, "unit_state", lambda *_: SimpleNamespace(is_active=ENGINE in made.manager.there))
+    monkeypatch.setattr(packages, "apply_changes", lambda *_, **__: None)
+    monkeypatch.setattr(packages, "try_containers", lambda *_: made.look())
+    return made
+
+
+def test_what_was_handed_over_is_installed_in_one_transaction_and_no_source_is_asked(node: Node) -> None:
+    node.hand(f"{ENGINE} 2.2.1-1", f"{RUNC} 1.3-1")
+
+    arrival = find_arrival(node.machine.host, {ENGINE: "2.2.1-1"}, IDENTIFIER)
+    install(node.machine.host, arrival, "containerd", "containerd.service", Clock())
+
+    assert arrival.coming == (ENGINE, RUNC)
+    assert node.manager.done == [{ENGINE: "2.2.1-1", RUNC: "1.3-1"}]
+
+
+def test_an_engine_that_does_not_work_goes_back_to_what_was_installed_before(node: Node) -> None:
+    node.hand(f"{ENGINE} 2.2.1-1", f"{RUNC} 1.3-1")
+    node.bring("2.2.1-1")
+    node.hand(f"{ENGINE} 2.4.2-1")
+    node.looks += [None, TrialError("a container without a GPU does not start"), None]  # type: ignore[list-item]
+
+    with pytest.raises(EnginePackageError, match="its former packages were put back"):
+        node.bring("2.4.2-1")
+
+    assert node.manager.done[-1] == {ENGINE: "2.2.1-1"}
+    assert find_kept(node.machine.host, node.manager, {ENGINE: "2.2.1-1", RUNC: "1.3-1"})  # type: ignore[arg-type]
+
+
+def test_of_each_package_the_installed_version_is_kept(node: Node) -> None:
+    node.hand(f"{ENGINE} 2.2.1-1", f"{RUNC} 1.3-1")
+    node.bring("2.2.1-1")
+    node.hand(f"{ENGINE} 2.4.2-1")
+    node.bring("2.4.2-1")
+
+    kept = sorted(path.read_text() for path in (node.machine.root / HOME.lstrip("/") / "installed").iterdir())
+
+    assert kept == [f"{ENGINE} 2.4.2-1", f"{RUNC} 1.3-1"]
+
+
+def test_what_was_handed_over_is_staged_and_then_it_and_what_leads_back_lie_on_the_node(node: Node) -> None:
+    node.hand(f"{ENGINE} 2.2.1-1", f"{RUNC} 1.3-1")
+    node.bring("2.2.1-1")
+    node.hand(f"{ENGINE} 2.4.2-1")
+    stage(node.machine.host, find_arrival(node.machine.host, {ENGINE: "2.4.2-1"}, IDENTIFIER))
+    forget_handed(node.machine.host)
+    node.looks += [None, TrialError("a container without a GPU does not start"), None]  # type: ignore[list-item]
+
+    with pytest.raises(EnginePackageError, match="its former packages were put back"):
+        node.bring("2.4.2-1")
+    assert node.manager.there == {ENGINE: "2.2.1-1", RUNC: "1.3-1"}
+    node.bring("2.4.2-1")
+
+    assert node.manager.there == {ENGINE: "2.4.2-1", RUNC: "1.3-1"}
+    assert find_kept(node.machine.host, node.manager, node.manager.there)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "digest", "words"),
+    [
+        ((f"{RUNC} 1.3-1",), "", f"{ENGINE} was not handed over: make the bundle again"),
+        ((f"{ENGINE} 2.4.2-1",), "", f"{ENGINE} was not handed over: make the bundle again"),
+        ((f"{ENGINE} 2.2.1-1",), "0" * 64, "does not have the digest that list.json gives"),
+    ],
+    ids=["another package", "another version", "another digest"],
+)
+def test_what_is_not_what_was_asked_for_is_refused(node: Node, given: tuple[str, ...], digest: str, words: str) -> None:
+    node.hand(*given, digest=digest)
+
+    with pytest.raises(EnginePackageError, match=words):
+        node.bring("2.2.1-1")
+
+    assert node.manager.done == []
+
+
+def test_what_others_hold_or_run_with_is_left_alone(node: Node) -> None:
+    node.manager.there = {RUNC: "1.2-1"}
+    node.hand(f"{ENGINE} 2.2.1-1", f"{RUNC} 1.3-1")
+
+    node.manager.held_names = (RUNC,)
+    with pytest.raises(EnginePackageError, match="would change runc, which is held"):
+        node.bring("2.2.1-1")
+    node.manager.held_names, node.manager.obsoleted = (), (RUNC,)
+    with pytest.raises(EnginePackageError, match="would take runc off this machine"):
+        node.bring("2.2.1-1")
+
+    assert node.manager.done == []
+
+
+@pytest.mark.parametrize("is_good", [True, False])
+def test_nothing_that_was_handed_over_stays_beside_what_is_installed(
+    node: Node, monkeypatch: pytest.MonkeyPatch, *, is_good: bool
+) -> None:
+    node.hand(f"{ENGINE} {'2.2.1-1' if is_good else '2.4.2-1'}")
+    given = {
+        "state": "present",
+        "engine": "containerd",
+        "packages": [ENGINE],
+        "versions": {ENGINE: "2.2.1-1"},
+        "handed": IDENTIFIER,
+    }
+    answers: list[dict[str, object]] = []
+
+    def answer(**said: object) -> None:
+        answers.append(said)
+
+    module = SimpleNamespace(
+        params={**given, "hold": [], "unhold": [], "unit": "containerd.service"},
+        check_mode=False,
+        exit_json=answer,
+        fail_json=lambda **said: (_ for _ in ()).throw(SystemExit(str(said["msg"]))),
+    )
+    monkeypatch.setattr(engine_packages, "AnsibleModule", lambda **_: module)
+    monkeypatch.setattr(engine_packages, "Host", lambda: node.machine.host)
+    monkeypatch.setattr(engine_packages, "let_go", lambda _host: _Nothing())
+
+    if is_good:
+        engine_packages.main()
+    else:
+        with pytest.raises(SystemExit, match="was not handed over"):
+            engine_packages.main()
+
+    assert [said["coming"] for said in answers] == ([[ENGINE]] if is_good else [])
+    assert not (node.machine.root / HANDED.lstrip("/")).exists()
+
+
+class _Nothing:
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...

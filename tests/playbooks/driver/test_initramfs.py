@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HOOKS = "/etc/kernel/postinst.d"
-DEBIAN, UBUNTU, EL, SLES = "6.1.0-42-amd64", "7.0.0-14-generic", "5.14.0-611.5.1.el9_7.x86_64", "6.4.0-150600.23.70-default"
+DEBIAN, UBUNTU = "6.1.0-42-amd64", "7.0.0-14-generic"
+EL, SLES = "5.14.0-611.5.1.el9_7.x86_64", "6.4.0-150600.23.70-default"
 
 # What is in /boot, which commands there are, the hooks of the kernels' packages; then the tool, and what it is told.
 SYSTEMS = {

@@ -1,7 +1,4 @@
-"""Finds what writes initial RAM disks, and has it rebuild them: what they hold of the driver is loaded at the next boot.
-
-They may hold nouveau as well, and settings of modprobe.
-"""
+"""Has initial RAM disks rebuilt: what they hold of the driver and of modprobe's settings is loaded at the next boot."""
 
 from __future__ import annotations
 

@@ -47,11 +47,15 @@ _RELEASED: Final = "/var/lib/grapnel/node/released.json"  # the node daemon's ow
 
 
 class OperatingSystem(Fact, frozen=True, kw_only=True):
-    """``/etc/os-release``: ``ID``, ``VERSION_ID``, ``VERSION_CODENAME``."""
+    """``/etc/os-release``: ``ID``, ``VERSION_ID``, ``VERSION_CODENAME``.
+
+    ``image`` is what keeps the system as an image that packages do not change (``ostree``), empty where they do.
+    """
 
     id: grammar.Label
     version_id: grammar.Label = ""
     codename: grammar.Label = ""
+    image: grammar.Word = ""
 
 
 class NodeIdentity(Fact, frozen=True, kw_only=True):

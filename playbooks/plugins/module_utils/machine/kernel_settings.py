@@ -1,7 +1,7 @@
 """Reads and changes settings of the running kernel, and what it is told when it boots.
 
-The boot loader is told by its own means: on Debian and Ubuntu a file that `update-grub` reads, elsewhere `grubby`, which
-changes the entries of the kernels that are there. What others have told it stays.
+The boot loader is told by its own means: on Debian and Ubuntu a file that `update-grub` reads, elsewhere `grubby`,
+which changes the entries of the kernels that are there. What others have told it stays.
 """
 
 from __future__ import annotations

@@ -102,6 +102,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.machine.selinux impor
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import read_units
 from ansible_collections.grapnel.node.plugins.module_utils.packages.facts import find_facts
 from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import Freshness
+from ansible_collections.grapnel.node.plugins.module_utils.packages.release import read_release_upgrade
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.disk import read_disk_free
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.dkms import read_build_tools, read_dkms
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.foreign_driver import read_foreign_driver
@@ -199,6 +200,7 @@ def _read_packages(host: Host, manager: PackageFacts, waits: Waits, clock: Clock
             "name": manager.NAME,
             "interrupted": is_halfway and locked_by is None,  # at work is not interrupted
             "locked_by": locked_by,
+            "release_upgrade": read_release_upgrade(host),
             **lists,
             **manager.read_state(host),
         },

@@ -125,6 +125,20 @@ def test_the_newest_version_is_these_packages_and_no_others(name: str, names: li
     assert [package.name for package in change.packages] == sorted(names)
 
 
+def test_a_branch_that_ubuntu_has_ended_is_named_with_what_its_packages_became() -> None:
+    """Packages of 535 are there on 26.04, and are those of 580: it said that no source has any."""
+    facts, became = make_node(SYSTEMS["ubuntu2404"]), "580.173.02-0ubuntu0.26.04.1"
+    empty = AvailablePackage(
+        version=became, source="nvidia-graphics-drivers-580-server", depends=("nvidia-utils-580-server",)
+    )
+    facts = replace(facts, available={**facts.available, "nvidia-utils-535-server": (empty,)})
+
+    (problem,) = plan(facts, declare(SYSTEMS["ubuntu2404"], "535.274.02")).problems
+
+    assert problem.code == "version-not-available"
+    assert "nvidia-utils-535-server is driver 580.173.02 in the node's package sources" in problem.message
+
+
 @pytest.mark.parametrize(
     ("name", "version", "flavour", "stream", "dkms"),
     [

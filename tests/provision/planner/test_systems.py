@@ -10,6 +10,7 @@ import pytest
 
 from lab.sources import SYSTEMS, System
 from lab.sources.tables import driver_packages
+from provision.declaration.fleet.facts.driver import Initramfs
 from provision.declaration.fleet.facts.node import AvailablePackage, Kernel, OperatingSystem, PackageManager
 from provision.planning.node_plan import Action
 from tests.provision.samples import GPU, make_facts, make_stack, plan, replace, simulate_apply
@@ -123,6 +124,18 @@ def test_every_version_of_every_system_has_a_plan(name: str, flavour: str) -> No
 def test_the_newest_version_is_these_packages_and_no_others(name: str, names: list[str]) -> None:
     change = change_of(SYSTEMS[name], SYSTEMS[name].versions[-1])
     assert [package.name for package in change.packages] == sorted(names)
+
+
+@pytest.mark.parametrize(("flavour", "told"), [("auto", ["dracut"]), ("none", [])])
+def test_what_rebuilds_initial_ram_disks_is_told_where_a_module_comes(flavour: str, told: list[str]) -> None:
+    facts = replace(make_node(SYSTEMS["rocky10"]), initramfs=Initramfs(tool="dracut"))
+
+    found = plan(facts, declare(SYSTEMS["rocky10"], SYSTEMS["rocky10"].versions[-1], kernelModule=flavour))
+    after = plan(
+        simulate_apply(facts, found), declare(SYSTEMS["rocky10"], SYSTEMS["rocky10"].versions[-1], kernelModule=flavour)
+    )
+
+    assert [each.value for each in after.derived if each.key == "driver.initramfs"] == told
 
 
 def test_a_branch_that_ubuntu_has_ended_is_named_with_what_its_packages_became() -> None:

@@ -74,8 +74,7 @@ def plan_node(
         daemon = with_record(daemon, (driver, runtime, tuning, kubelet), facts, payload, node)
     parts = (driver, runtime, tuning, kubelet, daemon)
     items = tuple(item for part in parts for item in part.items)
-    upgrade = _release_upgrade(facts)
-    problems = (*(upgrade if items else ()), *_with_release(facts, parts))
+    problems = (*(_release_upgrade(facts) if items else ()), *_with_release(facts, parts))
     others = recognise.warnings(facts, items, has_problems=bool(problems))
     variables = Roles(
         driver=driver.variables,
@@ -90,9 +89,8 @@ def plan_node(
         roles=Roles() if problems else variables,
         problems=tuple(dict.fromkeys(problems)),
         warnings=(
-            *(() if items else upgrade),
             *(each for part in parts for each in part.warnings),
-            *_of_kubernetes(facts, stack),
+            *(_of_kubernetes(facts, stack) if items else (*_release_upgrade(facts), *_of_kubernetes(facts, stack))),
             *_not_in_force(facts, stack, items),
             *others,
         ),

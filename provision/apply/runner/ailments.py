@@ -51,7 +51,8 @@ _OF_PYTHON: Final = (
     ),
     (
         r"the module interpreter '[^'\n]{1,200}' was not found",
-        f"it has no Python where Ansible looks for one: {_INSTALL}",
+        f"it has no Python where Ansible looks for one: {_INSTALL}; Talos, Flatcar and Bottlerocket have none to install, "
+        "leave them out of the inventory",
     ),
 )
 _OF_DISKS: Final = (

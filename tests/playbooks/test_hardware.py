@@ -9,7 +9,11 @@ from ansible_collections.grapnel.node.plugins.module_utils.kernel.device_nodes i
 from ansible_collections.grapnel.node.plugins.module_utils.kernel.modprobe import users_of, version_on_disk
 from ansible_collections.grapnel.node.plugins.module_utils.machine.gpus import read_hardware, read_module
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished, HostError
-from ansible_collections.grapnel.node.plugins.module_utils.machine.identity import parse_os_release, read_identity
+from ansible_collections.grapnel.node.plugins.module_utils.machine.identity import (
+    parse_os_release,
+    read_identity,
+    read_image,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.dpkg import read_installed, read_lock_holder
 from hypothesis import given
 from hypothesis import strategies as st
@@ -234,6 +238,33 @@ def test_os_release_may_be_quoted_and_incomplete() -> None:
     text = '# a comment\nNAME="Debian GNU/Linux"\nID=debian\nVERSION_ID="13"\n'
 
     assert parse_os_release(text) == {"id": "debian", "version_id": "13", "codename": ""}
+
+
+@pytest.mark.parametrize(
+    ("paths", "options", "image"),
+    [
+        pytest.param(["/run/ostree-booted", "/usr/bin/bootc"], "ro,relatime", "ostree", id="RHEL in image mode"),
+        pytest.param(["/usr/bin/bootc"], "ro", "bootc", id="the same without ostree"),
+        pytest.param(
+            ["/usr/sbin/transactional-update"],
+            "ro,relatime,subvol=/@/.snapshots/2/snapshot",
+            "transactional-update",
+            id="SLE Micro",
+        ),
+        pytest.param(
+            ["/usr/sbin/transactional-update"], "rw,errors=remount-ro", "", id="packages are changed in place"
+        ),
+        pytest.param([], "ro,relatime", "", id="a disk with errors"),
+    ],
+)
+def test_a_system_that_is_an_image_is_told_from_one_of_packages(
+    paths: list[str], options: str, image: str, machine: Machine
+) -> None:
+    machine.write("/proc/self/mounts", f"rootfs / rootfs rw 0 0\n/dev/vda2 / btrfs {options} 0 0\nnothing\n")
+    for path in paths:
+        machine.write(path, mode=0o755)
+
+    assert read_image(machine.host) == image
 
 
 @pytest.mark.parametrize(

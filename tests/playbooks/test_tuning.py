@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished, Host
 from ansible_collections.grapnel.node.plugins.module_utils.machine.kernel_settings import (
     GRUB_CONFIG,
     PLACES,
@@ -47,6 +47,7 @@ def test_only_what_can_be_declared_is_told_of_the_command_line(machine: Machine)
         "numa_balancing": 1,
         "hugepages": {"1Gi": 4, "2Mi": 0, "64Ki": 0},
         "arguments": ["iommu=pt", "hugepagesz=1G", "hugepages=4"],
+        "tuned_arguments": [],
         "boot_loader": "grub",
     }
 
@@ -96,6 +97,7 @@ def test_an_empty_machine_has_no_settings(tmp_path: Path) -> None:
         "numa_balancing": None,
         "hugepages": {},
         "arguments": [],
+        "tuned_arguments": [],
         "boot_loader": "",
     }
 
@@ -134,17 +136,67 @@ def test_update_grub_has_to_take_the_arguments_in(machine: Machine) -> None:
         tell_boot_loader(machine.host, "grub", ["iommu=off"], [])
 
 
+def entry(arguments: str) -> str:
+    """Return what grubby of RHEL 9 says of an entry (rhboot/grubby, issue 55)."""
+    return f"""\
+index=1
+kernel="/boot/vmlinuz-5.14.0-611.5.1.el9_7.x86_64"
+args="ro net.ifnames=0 console=ttyS0,115200n8{arguments} $tuned_params"
+root="UUID=ec0ebe42-73a3-441f-9910-dce10ec8253e"
+initrd="/boot/initramfs-5.14.0-611.5.1.el9_7.x86_64.img $tuned_initrd"
+title="Rocky Linux (5.14.0-611.5.1.el9_7.x86_64) 9.7 (Blue Onyx)"
+id="4ce7a933859f4a76a5111fba2d010ca3-5.14.0-611.5.1.el9_7.x86_64"
+"""
+
+
 def test_grubby_takes_former_arguments_away(machine: Machine) -> None:
-    machine.teach("grubby")
+    machine.teach("grubby --update-kernel")
+    said = iter([entry(" iommu=pt"), entry("")])
+    machine.teach("grubby --info=DEFAULT", lambda: Finished(0, next(said)))
 
     tell_boot_loader(machine.host, "grubby", ["iommu=pt"], ["intel_iommu=on", "iommu=pt"])
     tell_boot_loader(machine.host, "grubby", [], ["iommu=pt"])
 
-    assert machine.calls == [
+    assert [call for call in machine.calls if "--info" not in call] == [
         "grubby --update-kernel=ALL --remove-args=intel_iommu=on",
         "grubby --update-kernel=ALL --args=iommu=pt",
         "grubby --update-kernel=ALL --remove-args=iommu=pt",
     ]
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted", "former", "problem"),
+    [
+        # grubby of 2018 changed the end of intel_iommu= instead
+        (entry(" intel_iommu=pt"), ["iommu=pt"], [], "has not taken 'iommu=pt' into the entry"),
+        (entry(" iommu=pt"), [], ["iommu=pt"], "has left 'iommu=pt' in the entry"),
+        ("", ["iommu=pt"], [], "has not taken 'iommu=pt' into the entry"),
+    ],
+    ids=["another argument was changed", "one is still there", "no entry"],
+)
+def test_grubby_has_to_have_done_what_it_was_told(
+    said: str, wanted: list[str], former: list[str], problem: str, machine: Machine
+) -> None:
+    machine.teach("grubby --update-kernel")
+    machine.teach("grubby --info=DEFAULT", said)
+
+    with pytest.raises(KernelError, match=problem):
+        tell_boot_loader(machine.host, "grubby", wanted, former)
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        ('TUNED_BOOT_CMDLINE="isolcpus=2-7 iommu=pt skew_tick=1"\nTUNED_BOOT_INITRD_ADD=""\n', ["iommu=pt"]),
+        ("TUNED_BOOT_CMDLINE=\nTUNED_BOOT_INITRD_ADD=\n", []),
+        ('TUNED_BOOT_CMDLINE="iommu=off"\nTUNED_BOOT_CMDLINE="hugepages=8"\n', ["hugepages=8"]),
+    ],
+    ids=["a profile for real time", "a profile without any", "the last line counts, as in a shell"],
+)
+def test_what_tuned_adds_is_told(text: str, arguments: list[str], machine: Machine) -> None:
+    machine.write("/etc/tuned/bootcmdline", text)
+
+    assert read_kernel(machine.host)["tuned_arguments"] == arguments
 
 
 def test_a_boot_loader_that_fails_says_why(machine: Machine) -> None:

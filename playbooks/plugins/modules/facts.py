@@ -80,6 +80,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.grapnel.node.plugins.module_utils.daemon.gpu_settings import read_gpu_settings
 from ansible_collections.grapnel.node.plugins.module_utils.daemon.mig import read_mig
 from ansible_collections.grapnel.node.plugins.module_utils.daemon.program import compare_again
+from ansible_collections.grapnel.node.plugins.module_utils.driver.initramfs import read_initramfs
 from ansible_collections.grapnel.node.plugins.module_utils.engines.found import read_engine_holds, read_engines
 from ansible_collections.grapnel.node.plugins.module_utils.engines.of_kubernetes import read_kubelet_engine
 from ansible_collections.grapnel.node.plugins.module_utils.engines.staged import read_engine_staged
@@ -102,10 +103,10 @@ from ansible_collections.grapnel.node.plugins.module_utils.machine.selinux impor
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import read_units
 from ansible_collections.grapnel.node.plugins.module_utils.packages.facts import find_facts
 from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import Freshness
+from ansible_collections.grapnel.node.plugins.module_utils.packages.release import read_release_upgrade
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.disk import read_disk_free
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.dkms import read_build_tools, read_dkms
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.foreign_driver import read_foreign_driver
-from ansible_collections.grapnel.node.plugins.module_utils.preflight.initramfs import read_initramfs
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.kernels import read_kernels
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.nouveau import read_nouveau
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.pending_reboot import read_pending_reboot
@@ -201,6 +202,7 @@ def _read_packages(host: Host, manager: PackageFacts, waits: Waits, clock: Clock
             "name": manager.NAME,
             "interrupted": is_halfway and locked_by is None,  # at work is not interrupted
             "locked_by": locked_by,
+            "release_upgrade": read_release_upgrade(host),
             **lists,
             **manager.read_state(host),
         },

@@ -24,6 +24,7 @@ _INSTALL: Final = (
     "install a later one beside it, which Ansible finds by itself: `dnf install python3.11` on RHEL 8 and its kin, "
     "`zypper install python311` on SLES 15 SP4 or later"
 )
+_IMAGES: Final = "Talos, Flatcar and Bottlerocket have none to install: leave them out of the inventory"
 _OF_CONNECTIONS: Final = (
     (
         r"remote host identification has changed.*?offending \S+ key in (?P<place>/\S+)",
@@ -51,7 +52,7 @@ _OF_PYTHON: Final = (
     ),
     (
         r"the module interpreter '[^'\n]{1,200}' was not found",
-        f"it has no Python where Ansible looks for one: {_INSTALL}",
+        f"it has no Python where Ansible looks for one: {_INSTALL}; {_IMAGES}",
     ),
 )
 _OF_DISKS: Final = (

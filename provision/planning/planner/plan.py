@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from provision.declaration.spec.text.excerpt import few
 from provision.planning.driver.packages.catalogue import find_distribution
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
     from provision.planning.node_plan import DriverVariables, Item, KubeletVariables, NodeDaemonVariables
     from provision.planning.supply.payload.model import Payload
 
+# What another release of a distribution may have packages of.
+_NOT_AVAILABLE: Final = frozenset({
+    "driver-closure-incomplete", "engine-version-not-available", "package-not-available", "version-not-available",
+})  # fmt: skip
 _TAKES_IN = (Action.RELOAD, Action.RESTART, Action.START)
 
 
@@ -67,8 +73,8 @@ def plan_node(
     if set(roles) == set(Role):  # the record is of all of them
         daemon = with_record(daemon, (driver, runtime, tuning, kubelet), facts, payload, node)
     parts = (driver, runtime, tuning, kubelet, daemon)
-    problems = tuple(problem for part in parts for problem in part.problems)
     items = tuple(item for part in parts for item in part.items)
+    problems = (*(_release_upgrade(facts) if items else ()), *_with_release(facts, parts))
     others = recognise.warnings(facts, items, has_problems=bool(problems))
     variables = Roles(
         driver=driver.variables,
@@ -84,12 +90,39 @@ def plan_node(
         problems=tuple(dict.fromkeys(problems)),
         warnings=(
             *(each for part in parts for each in part.warnings),
-            *_of_kubernetes(facts, stack),
+            *(_of_kubernetes(facts, stack) if items else (*_release_upgrade(facts), *_of_kubernetes(facts, stack))),
             *_not_in_force(facts, stack, items),
             *others,
         ),
         derived=tuple(each for part in parts for each in part.derived),
     )
+
+
+def _release_upgrade(facts: NodeFacts) -> tuple[Problem, ...]:
+    """Say that the system is about to become another one: whatever is changed now may not fit that."""
+    path = facts.package_manager.release_upgrade
+    if path is None:
+        return ()
+    return (
+        Problem(
+            code="release-upgrade",
+            message=f"an upgrade of {facts.node.hostname} to another release is under way: {path} says so",
+            hint="let it come to its end, with a reboot where it waits for one, or take it back; then plan again",
+        ),
+    )
+
+
+def _with_release(facts: NodeFacts, parts: tuple[Part[Any], ...]) -> Iterator[Problem]:
+    """Yield the problems of parts; those about packages that are not there name the release of locked sources."""
+    lock = facts.package_manager.release_lock
+    for problem in (each for part in parts for each in part.problems):
+        if lock is None or problem.code not in _NOT_AVAILABLE:
+            yield problem
+            continue
+        yield msgspec.structs.replace(
+            problem,
+            hint=f"{problem.hint}; the package sources are locked to release {lock}, and newer ones may have it",
+        )
 
 
 def _of_kubernetes(facts: NodeFacts, stack: StackSpec) -> tuple[Problem, ...]:

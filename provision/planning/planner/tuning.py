@@ -10,6 +10,7 @@ from provision.planning.node_plan import Action, Disruption, FileContent, Item, 
 from provision.planning.planner.drivers.holders import describe_holders
 from provision.planning.planner.part import Declared, Part, plan_files
 from provision.planning.render.tuning import (
+    CMDLINE_PATH,
     GRUB_PATH,
     HUGEPAGES,
     NUMA_BALANCING,
@@ -19,6 +20,7 @@ from provision.planning.render.tuning import (
     boot_arguments,
     has_iommu_arguments,
     parse_tuning_record,
+    render_cmdline,
     render_grub,
     render_sysctl,
     render_tuning_record,
@@ -52,16 +54,33 @@ def plan_tuning(facts: NodeFacts, stack: StackSpec) -> Part[TuningVariables]:
         sysctl = (FileContent(SYSCTL_PATH, render_sysctl(values)),) if values else ()
         return Part(plan_files(facts, Role.TUNING, sysctl), (_unreadable(facts),))
     unreadable = (_unreadable(facts),) if record is None and is_recorded else ()
-    before = record or TuningRecord()
+    before, of_tuned = record or TuningRecord(), tuple(_of_tuned(facts, kernel, arguments))
+    arguments = _own(kernel, before, arguments)
     problems = (
         *unreadable,
         *impossible,
+        *of_tuned,
         *_problems(facts, kernel, values, (*arguments, *before.boot_arguments)),
     )
+    if not problems and not values and not arguments and not is_recorded:
+        return Part()
     if problems:
-        is_known = values or arguments or not unreadable  # else: what would be given back
+        is_known = values or arguments or (is_recorded and not unreadable)  # else: what would be given back
         return Part(_possible(facts, kernel, before, values, arguments) if is_known else (), problems)
     return _part(facts, kernel, before, values, arguments)
+
+
+def _own(kernel: KernelState, before: TuningRecord, wanted: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the arguments that are grapnel's to tell: what the kernel has from others stays theirs.
+
+    A size of pages and their number are told together, as the number is of the size before it.
+    """
+    pages = tuple(each for each in wanted if each.startswith("hugepages"))
+    others = {*kernel.arguments} - {*before.boot_arguments}
+    theirs = {each for each in wanted if each in others and each not in pages}
+    if pages and " ".join(pages) in " ".join(kernel.arguments) and others.issuperset(pages):
+        theirs.update(pages)
+    return tuple(each for each in wanted if each not in theirs)
 
 
 def _possible(
@@ -101,7 +120,11 @@ def _part(
         if name not in values and present.get(name) == before.values.get(name)
     }
     wanted = {name: value for name, value in (*values.items(), *given_back.items()) if present.get(name) != value}
-    tells = before.boot_arguments != arguments or any(item.target == GRUB_PATH for item in (*writes, *absent))
+    next_kernels = _next_kernels(facts, kernel, before, arguments)
+    writes = (*writes, *plan_files(facts, Role.TUNING, next_kernels))
+    tells = before.boot_arguments != arguments or any(
+        item.target in {GRUB_PATH, CMDLINE_PATH} for item in (*writes, *absent)
+    )
     reboots = not _is_started_so(kernel, arguments, before.boot_arguments)
     forgets = not values and not arguments
     items = (
@@ -115,7 +138,7 @@ def _part(
         return Part(declared=Declared(files=files))
     written = {item.target for item in writes}
     variables = TuningVariables(
-        tuning_files=tuple(file for file in files if file.path in written),
+        tuning_files=tuple(file for file in (*files, *next_kernels) if file.path in written),
         tuning_absent=tuple(item.target for item in absent),
         tuning_values=wanted,
         tuning_boot_loader=kernel.boot_loader if tells or reboots else "",
@@ -158,6 +181,17 @@ def _files(
     return (record, *sysctl, *grub)
 
 
+def _next_kernels(
+    facts: NodeFacts, kernel: KernelState, before: TuningRecord, arguments: Sequence[str]
+) -> tuple[FileContent, ...]:
+    """Return what kernels that come later are started with, where a file says so: grubby knows those that are there."""
+    state = facts.file(CMDLINE_PATH)
+    if kernel.boot_loader != "grubby" or state is None or state.content is None:
+        return ()
+    text = render_cmdline(state.content, arguments, before.boot_arguments)
+    return (FileContent(CMDLINE_PATH, text, state.mode),) if text != state.content else ()
+
+
 def _absent(kernel: KernelState, values: Mapping[str, str], arguments: Sequence[str]) -> Iterator[str]:
     if not values:
         yield SYSCTL_PATH
@@ -168,7 +202,8 @@ def _absent(kernel: KernelState, values: Mapping[str, str], arguments: Sequence[
 def _is_started_so(kernel: KernelState, wanted: Sequence[str], former: Sequence[str]) -> bool:
     """Tell whether the kernel was started with what is wanted, and without what was wanted before."""
     has = kernel.arguments
-    return all(each in has for each in wanted) and not any(each in has for each in former if each not in wanted)
+    gone = {*former} - {*wanted, *kernel.tuned_arguments}
+    return all(each in has for each in wanted) and not any(each in has for each in gone)
 
 
 def _setting(facts: NodeFacts, name: str, present: str | None, value: str) -> Item:
@@ -227,6 +262,29 @@ def _problems(
             message=f"{node} has neither update-grub with /boot/grub/grub.cfg nor grubby to tell its kernel arguments",
             hint=f"add `{' '.join(arguments)}` to its kernel's command line yourself, and leave the keys out",
         )
+
+
+def _of_tuned(facts: NodeFacts, kernel: KernelState, arguments: Sequence[str]) -> Iterator[Problem]:
+    """Yield what tuned would have the last word about: its arguments come behind all others."""
+    ours, theirs = _by_key(arguments), _by_key(kernel.tuned_arguments)
+    for key in (key for key in ours if theirs.get(key, ours[key]) != ours[key]):
+        yield Problem(
+            code="kernel-arguments-of-tuned",
+            message=f"tuned starts the kernel of {facts.node.hostname} with {key}={theirs[key]}, which "
+            f"counts more than {key}={ours[key]}",
+            hint="take it out of tuned's profile (`tuned-adm active` names it), or declare what that says",
+        )
+
+
+def _by_key(arguments: Sequence[str]) -> dict[str, str]:
+    """Return values of arguments by their names; numbers of pages by their size as well."""
+    found, size = {}, ""
+    for key, _, value in (each.partition("=") for each in arguments):
+        if key == "hugepagesz":
+            size = f"hugepagesz={value} "
+        else:
+            found[f"{size}{key}" if key == "hugepages" else key] = value
+    return found
 
 
 def _iommu_problems(facts: NodeFacts, stack: StackSpec) -> Iterator[Problem]:

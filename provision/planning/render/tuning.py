@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 SYSCTL_PATH: Final = "/etc/sysctl.d/90-grapnel.conf"
 GRUB_PATH: Final = "/etc/default/grub.d/90-grapnel.cfg"
+CMDLINE_PATH: Final = "/etc/kernel/cmdline"
 TUNING_RECORD_PATH: Final = "/etc/grapnel/tuning.json"
 NUMA_BALANCING: Final = "kernel.numa_balancing"
 HUGEPAGES: Final = "vm.nr_hugepages"
@@ -86,3 +88,14 @@ def render_sysctl(values: Mapping[str, str]) -> str:
 def render_grub(arguments: Sequence[str]) -> str:
     """Return our file beside Debian's /etc/default/grub, which a shell reads."""
     return f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {" ".join(arguments)}"\n'
+
+
+def render_cmdline(text: str, arguments: Sequence[str], former: Sequence[str]) -> str:
+    """Return the text of kernel-install's file with ``arguments``, and without what of ``former`` is none of them.
+
+    All else stays, byte by byte.
+    """
+    for gone in (each for each in former if each not in arguments):
+        text = re.sub(rf"(?:^|[ \t]+){re.escape(gone)}(?!\S)", "", text)
+    words, end = text.split(), text[len(text.rstrip()) :]
+    return " ".join([text.rstrip(), *(each for each in arguments if each not in words)]) + end

@@ -1,4 +1,4 @@
-"""What DKMS has built, what it needs to build, and what writes the initramfs afterwards."""
+"""What DKMS has built, and what it needs to build."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.preflight.dkms import read_build_tools, read_dkms
-from ansible_collections.grapnel.node.plugins.module_utils.preflight.initramfs import read_initramfs
 
 from tests.playbooks.preflight.kernels import NEW, OLD
 
@@ -57,14 +56,3 @@ def test_build_tools_are_looked_for_and_dkms_tells_its_version(printed: str, ver
 
     assert bare == {"dkms": None, "gcc": False, "make": False, "autoinstall": True}
     assert read_build_tools(machine.host) == {"dkms": version, "gcc": True, "make": True, "autoinstall": False}
-
-
-@pytest.mark.parametrize(
-    ("commands", "tool"),
-    [(("update-initramfs",), "initramfs-tools"), (("dracut",), "dracut"), ((), "none")],
-)
-def test_the_tool_for_the_initramfs(commands: tuple[str, ...], tool: str, machine: Machine) -> None:
-    for command in commands:
-        machine.write(f"/usr/sbin/{command}", mode=0o755)
-
-    assert read_initramfs(machine.host) == {"tool": tool}

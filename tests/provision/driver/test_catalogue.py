@@ -82,6 +82,31 @@ def test_other_systems_are_refused_by_name(system: tuple[str, str]) -> None:
     assert "debian 13 (trixie)" in found.hint
 
 
+@pytest.mark.parametrize(
+    ("system", "reason"),
+    [
+        (OperatingSystem(id="flatcar", version_id="4230.2.4"), "has no package manager"),
+        (
+            OperatingSystem(id="rhel", version_id="9.7", image="ostree"),
+            "runs rhel 9.7 of ostree, which takes packages from",
+        ),
+        (
+            OperatingSystem(id="sles", version_id="15.6", image="transactional-update"),
+            "in a snapshot that it boots next",
+        ),
+        (OperatingSystem(id="sl-micro", version_id="6.1"), "in a snapshot that it boots next"),
+    ],
+    ids=lambda each: each.id if isinstance(each, OperatingSystem) else "",
+)
+def test_systems_that_are_images_are_told_apart(system: OperatingSystem, reason: str) -> None:
+    """RHEL in image mode was planned as RHEL with packages: its apply failed at a /usr that is read-only."""
+    found = find_distribution(replace(NODE, os=system))
+
+    assert isinstance(found, Problem)
+    assert found.code == "image-system"
+    assert reason in found.message
+
+
 def test_every_release_has_evidence_for_every_source() -> None:
     offers = [offer for each in DISTRIBUTIONS for offer in each.offers.values()]
 

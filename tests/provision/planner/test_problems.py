@@ -183,6 +183,32 @@ def test_a_problem_is_named_and_leaves_nothing_to_apply(
     assert result.roles == Roles()
 
 
+def test_a_system_that_becomes_another_release_is_not_changed_meanwhile() -> None:
+    facts = edit_package_manager(make_facts(), release_upgrade="/system-update")
+
+    result = plan(facts)
+
+    assert [problem.code for problem in result.problems] == ["release-upgrade"]
+    assert result.items
+    assert result.roles == Roles()
+
+
+def test_one_that_is_as_declared_is_told_about_it() -> None:
+    result = plan(edit_package_manager(configured(), release_upgrade="/system-update"))
+
+    assert (result.items, result.problems) == ((), ())
+    assert [warning.code for warning in result.warnings] == ["release-upgrade"]
+
+
+def test_what_is_not_there_is_told_with_the_release_that_the_sources_are_locked_to() -> None:
+    facts = edit_package_manager(make_facts(), release_lock="2023.9.20251117")
+
+    (problem,) = plan(facts, make_stack(driver={"version": "999.1.01"})).problems
+
+    assert problem.code == "version-not-available"
+    assert "locked to release 2023.9.20251117" in problem.hint
+
+
 ENGINE_PROBLEMS: dict[str, tuple[Change, str, str]] = {
     "a main file that does not parse": (
         lambda facts: edit_file(facts, MAIN_PATH, "version = 2\nroot = \n"),

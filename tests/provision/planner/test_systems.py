@@ -10,6 +10,7 @@ import pytest
 
 from lab.sources import SYSTEMS, System
 from lab.sources.tables import driver_packages
+from provision.declaration.fleet.facts.driver import Initramfs
 from provision.declaration.fleet.facts.node import AvailablePackage, Kernel, OperatingSystem, PackageManager
 from provision.planning.node_plan import Action
 from tests.provision.samples import GPU, make_facts, make_stack, plan, replace, simulate_apply
@@ -123,6 +124,32 @@ def test_every_version_of_every_system_has_a_plan(name: str, flavour: str) -> No
 def test_the_newest_version_is_these_packages_and_no_others(name: str, names: list[str]) -> None:
     change = change_of(SYSTEMS[name], SYSTEMS[name].versions[-1])
     assert [package.name for package in change.packages] == sorted(names)
+
+
+@pytest.mark.parametrize(("flavour", "told"), [("auto", ["dracut"]), ("none", [])])
+def test_what_rebuilds_initial_ram_disks_is_told_where_a_module_comes(flavour: str, told: list[str]) -> None:
+    facts = replace(make_node(SYSTEMS["rocky10"]), initramfs=Initramfs(tool="dracut"))
+
+    found = plan(facts, declare(SYSTEMS["rocky10"], SYSTEMS["rocky10"].versions[-1], kernelModule=flavour))
+    after = plan(
+        simulate_apply(facts, found), declare(SYSTEMS["rocky10"], SYSTEMS["rocky10"].versions[-1], kernelModule=flavour)
+    )
+
+    assert [each.value for each in after.derived if each.key == "driver.initramfs"] == told
+
+
+def test_a_branch_that_ubuntu_has_ended_is_named_with_what_its_packages_became() -> None:
+    """Packages of 535 are there on 26.04, and are those of 580: it said that no source has any."""
+    facts, became = make_node(SYSTEMS["ubuntu2404"]), "580.173.02-0ubuntu0.26.04.1"
+    empty = AvailablePackage(
+        version=became, source="nvidia-graphics-drivers-580-server", depends=("nvidia-utils-580-server",)
+    )
+    facts = replace(facts, available={**facts.available, "nvidia-utils-535-server": (empty,)})
+
+    (problem,) = plan(facts, declare(SYSTEMS["ubuntu2404"], "535.274.02")).problems
+
+    assert problem.code == "version-not-available"
+    assert "nvidia-utils-535-server is driver 580.173.02 in the node's package sources" in problem.message
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from provision.declaration.fleet.facts.kernel import KernelState
 from provision.planning.node_plan import Action, Disruption
-from provision.planning.render.tuning import GRUB_PATH, SYSCTL_PATH, TUNING_RECORD_PATH
+from provision.planning.render.tuning import CMDLINE_PATH, GRUB_PATH, SYSCTL_PATH, TUNING_RECORD_PATH
 from tests.provision.samples import (
     configured,
     edit_file,
@@ -104,6 +104,82 @@ def test_grubby_is_told_without_a_file() -> None:
     assert steps(found.items) == [("write", TUNING_RECORD_PATH), ("reboot", "kernel")]
     assert found.roles.tuning is not None
     assert found.roles.tuning.tuning_boot_loader == "grubby"
+
+
+def with_cmdline(facts: NodeFacts, *arguments: str) -> NodeFacts:
+    """Return a node of the RHEL family that says what its next kernels are started with."""
+    facts = replace(facts, kernel=replace(facts.kernel, boot_loader="grubby", arguments=arguments))
+    return edit_file(facts, CMDLINE_PATH, f"root=UUID=ec0ebe42 ro {' '.join(arguments)} crashkernel=1G-4G:192M\n\n")
+
+
+def test_kernels_that_come_are_started_with_the_same_arguments() -> None:
+    """A kernel that was installed after the apply came without them, where /etc/kernel/cmdline says what they are."""
+    facts = with_cmdline(node())
+    found = plan(facts, declared(iommu="passthrough"))
+    after = simulate_apply(facts, found)
+    back = plan(after, make_stack())
+
+    assert steps(found.items) == [("write", TUNING_RECORD_PATH), ("write", CMDLINE_PATH), ("reboot", "kernel")]
+    assert text_of(after, CMDLINE_PATH).endswith("crashkernel=1G-4G:192M intel_iommu=on iommu=pt\n\n")
+    assert plan(after, declared(iommu="passthrough")).is_empty
+    assert text_of(simulate_apply(after, back), CMDLINE_PATH) == text_of(facts, CMDLINE_PATH)
+
+
+def test_arguments_that_somebody_takes_out_for_kernels_that_come_are_put_back() -> None:
+    after = simulate_apply(with_cmdline(node()), plan(with_cmdline(node()), declared(iommu="enabled")))
+    drifted = edit_file(after, CMDLINE_PATH, "root=UUID=ec0ebe42 ro\n")
+
+    found = plan(drifted, declared(iommu="enabled"))
+
+    assert steps(found.items) == [("write", CMDLINE_PATH)]
+    assert found.roles.tuning is not None
+    assert found.roles.tuning.tuning_boot_loader == "grubby"
+
+
+def test_what_the_kernel_has_from_others_stays_theirs() -> None:
+    """It was noted as grapnel's, and taken from the site when it was declared no more."""
+    facts = with_cmdline(node(), "intel_iommu=on", "hugepagesz=1G", "hugepages=4")
+    first = plan(facts, declared(iommu="passthrough", hugepages={"1Gi": 4}))
+    after = simulate_apply(facts, first)
+    assert after.kernel is not None
+    after = replace(after, kernel=replace(after.kernel, arguments=(*facts.kernel.arguments, "iommu=pt")))
+
+    assert first.roles.tuning is not None
+    assert first.roles.tuning.tuning_boot_arguments == ("iommu=pt",)
+    assert plan(after, declared(iommu="passthrough", hugepages={"1Gi": 4})).is_empty
+    assert text_of(simulate_apply(after, plan(after, make_stack())), CMDLINE_PATH) == text_of(facts, CMDLINE_PATH)
+
+
+def test_what_somebody_told_an_unknown_boot_loader_is_enough() -> None:
+    facts = node(boot_loader="", arguments=("intel_iommu=on", "iommu=pt", "hugepagesz=1G", "hugepages=4"))
+
+    assert plan(facts, declared(iommu="passthrough", hugepages={"1Gi": 4})).is_empty
+
+
+def test_another_number_of_pages_is_told_with_its_size() -> None:
+    facts = node(arguments=("hugepagesz=1G", "hugepages=4"))
+
+    found = plan(facts, declared(hugepages={"1Gi": 8}))
+
+    assert found.roles.tuning is not None
+    assert found.roles.tuning.tuning_boot_arguments == ("hugepagesz=1G", "hugepages=8")
+
+
+def test_what_tuned_has_the_last_word_about_is_refused() -> None:
+    facts = node(tuned_arguments=("hugepagesz=2M", "hugepages=512", "iommu=off"))
+
+    found = plan(facts, declared(iommu="passthrough", hugepages={"1Gi": 4}))
+
+    assert [problem.code for problem in found.problems] == ["kernel-arguments-of-tuned"]
+    assert "with iommu=off, which counts more than iommu=pt" in found.problems[0].message
+
+
+def test_what_tuned_says_as_well_goes_on_when_it_is_declared_no_more() -> None:
+    """A reboot would not take it away, and was planned again and again."""
+    facts = node(tuned_arguments=("intel_iommu=on",))
+    after = simulate_apply(facts, plan(facts, declared(iommu="enabled")))
+
+    assert steps(plan(after, make_stack()).items) == [("remove", GRUB_PATH), ("remove", TUNING_RECORD_PATH)]
 
 
 @pytest.mark.parametrize("loader", ["grub", "grubby"])

@@ -1,4 +1,4 @@
-"""Rebuilds initial RAM disks: what they hold of the driver and of modprobe's settings is loaded at the next boot."""
+"""Has initial RAM disks rebuilt: what they hold of the driver and of modprobe's settings is loaded at the next boot."""
 
 from __future__ import annotations
 
@@ -9,12 +9,21 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 1800.0
 _LOW = ("nice", "-n", "19")
-_DEBIAN = "initrd.img-"
-_DRACUT = ("initramfs-", ".img")
+# By command, in the order in which they count.
+_TOOLS = {"update-initramfs": "initramfs-tools", "dracut": "dracut"}
+# What packages of kernels call on Debian and Ubuntu, in the order of the names: who comes last has written the disk.
+_HOOKS = ("/etc/kernel/postinst.d", "/usr/share/kernel/postinst.d")
+# Names of the disks, before and after the kernel's: of Debian and Ubuntu, whoever writes them, of Red Hat, of SUSE.
+_NAMES = (("initrd.img-", ""), ("initramfs-", ".img"), ("initrd-", ""))
 
 
 class InitramfsError(Exception):
     """One could not be rebuilt; the message says which and why."""
+
+
+def read_initramfs(host: Host) -> dict[str, str]:
+    """Return the facts ``initramfs``."""
+    return {"tool": _TOOLS.get(_find_command(host), "none")}
 
 
 def rebuild(host: Host) -> str:
@@ -29,28 +38,35 @@ def rebuild(host: Host) -> str:
 
 def commands_to_rebuild(host: Host) -> dict[str, list[str]]:
     """Return what would be run, by kernel."""
-    names = host.names("/boot")
-    if host.find_command("update-initramfs"):
-        kernels = [name[len(_DEBIAN) :] for name in names if _is_of_debian(host, name)]
-        return {kernel: ["update-initramfs", "-u", "-k", kernel] for kernel in kernels}
-    if host.find_command("dracut"):
-        kernels = [name[len(_DRACUT[0]) : -len(_DRACUT[1])] for name in names if _is_of_dracut(host, name)]
-        return {kernel: ["dracut", "--force", "--kver", kernel] for kernel in kernels}
+    found, command = _disks(host), _find_command(host)
+    if command == "update-initramfs":
+        return {kernel: [command, "-u", "-k", kernel] for kernel in found}
+    if command == "dracut":  # without a name it takes one that not every boot loader starts
+        return {kernel: [command, "--force", f"/boot/{name}", kernel] for kernel, name in found.items()}
     return {}
 
 
-def _is_of_debian(host: Host, name: str) -> bool:
-    return name.startswith(_DEBIAN) and _has_modules(host, name[len(_DEBIAN) :])
+def _find_command(host: Host) -> str:
+    """Return what writes the disks that this machine boots with, empty without any.
+
+    Ubuntu 26.04 has the commands of both, and the kernels' packages call dracut's.
+    """
+    there = [command for command in _TOOLS if host.find_command(command)]
+    called = {name for folder in _HOOKS for name in host.names(folder)}
+    named = [command for command in there if _TOOLS[command] in called]
+    return next(iter(named or there), "")
 
 
-def _is_of_dracut(host: Host, name: str) -> bool:
-    start, end = _DRACUT
-    return name.startswith(start) and name.endswith(end) and _has_modules(host, name[len(start) : -len(end)])
-
-
-def _has_modules(host: Host, kernel: str) -> bool:
-    """Tell a kernel from what else is named like one, such as a backup or a rescue system."""
-    return bool(kernel) and host.path(f"/lib/modules/{kernel}").is_dir()
+def _disks(host: Host) -> dict[str, str]:
+    """Return the name of each kernel's disk; one without modules is a backup, or a rescue system."""
+    found: dict[str, str] = {}
+    for name in host.names("/boot"):
+        for start, end in _NAMES:
+            kernel = name[len(start) : len(name) - len(end)]
+            is_named = name.startswith(start) and name.endswith(end) and bool(kernel)
+            if is_named and host.path(f"/lib/modules/{kernel}").is_dir():
+                found.setdefault(kernel, name)
+    return found
 
 
 def _complaint(kernel: str, done: Finished) -> str:

@@ -67,6 +67,7 @@ _FILES = (
     "/etc/grapnel/nvidia.json",
     "/etc/grapnel/selinux/grapnel.cil",
     "/etc/default/grub.d/90-grapnel.cfg",
+    "/etc/kernel/cmdline",
     "/etc/grapnel/tuning.json",
     "/etc/sysctl.d/90-grapnel.conf",
     "/etc/systemd/system/grapnel-drift.service",

@@ -23,6 +23,8 @@ _NAMED_PYTHON = re.compile(r"python(3\.[0-9]{1,3})")
 _ASK_PYTHON = "import sys; print('%d.%d' % sys.version_info[:2])"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _TIMEOUT_S = 20.0
+_IMAGES = ("transactional-update", "bootc")  # what exchanges a system whose root is read-only
+_OPTIONS = 3  # the field of a mount that has them, proc_mounts(5)
 
 
 def read_identity(host: Host) -> dict[str, Any]:
@@ -37,7 +39,7 @@ def read_identity(host: Host) -> dict[str, Any]:
         "architecture": kernel.machine,
         "python": pythons.get(SYSTEM_PYTHON, f"{version[0]}.{version[1]}"),
         "pythons": pythons,
-        "os": _describe(read_os_release(host)),
+        "os": {**_describe(read_os_release(host)), "image": read_image(host)},
     }
 
 
@@ -62,6 +64,17 @@ def _version_of(host: Host, path: str) -> str:
         return named[1]
     said = host.run([path, "-IS", "-c", _ASK_PYTHON], _TIMEOUT_S).stdout.strip()
     return said if re.fullmatch(r"[0-9]{1,2}\.[0-9]{1,3}", said) else ""
+
+
+def read_image(host: Host) -> str:
+    """Return what keeps the system as an image that packages do not change, empty where they do."""
+    if host.path("/run/ostree-booted").exists():  # written by ostree, and so by bootc
+        return "ostree"
+    mounts = [line.split() for line in (host.read_text("/proc/self/mounts") or "").splitlines()]
+    options = [fields[3].split(",") for fields in mounts if len(fields) > _OPTIONS and fields[1] == "/"]
+    if not options or "ro" not in options[-1]:
+        return ""
+    return next((name for name in _IMAGES if host.find_command(name)), "")  # else it is a disk with errors
 
 
 def _word(host: Host, path: str) -> str:

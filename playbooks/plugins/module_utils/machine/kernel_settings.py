@@ -1,7 +1,7 @@
 """Reads and changes settings of the running kernel, and what it is told when it boots.
 
-The boot loader is told by its own means: a file that `update-grub` reads on Debian and Ubuntu, `grubby` on others. What
-others have told it stays.
+The boot loader is told by its own means: on Debian and Ubuntu a file that `update-grub` reads, elsewhere `grubby`,
+which changes the entries of the kernels that are there. What others have told it stays.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ PLACES = {
     "vm.nr_hugepages": "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
 }
 GRUB_CONFIG = "/boot/grub/grub.cfg"
+_TUNED = "/etc/tuned/bootcmdline"
+_TUNED_LINE = re.compile(r"""^TUNED_BOOT_CMDLINE=["']?([^"'\n]*)""", re.MULTILINE)
+_ENTRY = re.compile(r'^args="(.*)"$', re.MULTILINE)  # as grubby prints one
 _POOLS = "/sys/kernel/mm/hugepages"
 _POOL = re.compile(r"hugepages-([0-9]+)kB")
 _ARGUMENTS = ("hugepagesz", "hugepages", "default_hugepagesz", "intel_iommu", "amd_iommu", "iommu", "iommu.passthrough")
@@ -46,6 +49,7 @@ def read_kernel(host: Host) -> dict[str, Any]:
         "numa_balancing": int(balancing) if balancing and balancing in "0123" else None,
         "hugepages": dict(_pools(host)),
         "arguments": boot_arguments(host),
+        "tuned_arguments": _known(next(iter(_TUNED_LINE.findall(host.read_text(_TUNED) or "")[-1:]), "")),
         "boot_loader": _boot_loader(host),
     }
 
@@ -60,8 +64,11 @@ def _numbers(host: Host, name: str) -> list[int]:
 
 def boot_arguments(host: Host) -> list[str]:
     """Return the arguments that the kernel was started with, those that can be declared."""
-    words = (host.read_text("/proc/cmdline") or "").split()
-    found = [word for word in words if word.partition("=")[0] in _ARGUMENTS]
+    return _known(host.read_text("/proc/cmdline") or "")
+
+
+def _known(text: str) -> list[str]:
+    found = [word for word in text.split() if word.partition("=")[0] in _ARGUMENTS]
     return [word for word in found if _ARGUMENT.fullmatch(word)][:64]
 
 
@@ -134,8 +141,19 @@ def tell_boot_loader(host: Host, loader: str, wanted: Sequence[str], former: Seq
             _run(host, ["grubby", "--update-kernel=ALL", f"--remove-args={' '.join(gone)}"])
         if wanted:
             _run(host, ["grubby", "--update-kernel=ALL", f"--args={' '.join(wanted)}"])
+        _require_entry(host, wanted, gone)
     else:
         raise KernelError(f"{loader or 'an unknown boot loader'} cannot be told how to start the kernel")
+
+
+def _require_entry(host: Host, wanted: Sequence[str], gone: Sequence[str]) -> None:
+    """Raise `KernelError` unless the entry that boots next says what grubby was told."""
+    entry = _ENTRY.search(_run(host, ["grubby", "--info=DEFAULT"]))
+    words = entry.group(1).split() if entry else []
+    if missing := [each for each in wanted if each not in words]:
+        raise KernelError(f"grubby has not taken '{' '.join(missing)}' into the entry that boots next")
+    if left := [each for each in gone if each in words]:
+        raise KernelError(f"grubby has left '{' '.join(left)}' in the entry that boots next")
 
 
 def missing_arguments(host: Host, wanted: Sequence[str]) -> list[str]:
@@ -144,7 +162,8 @@ def missing_arguments(host: Host, wanted: Sequence[str]) -> list[str]:
     return [argument for argument in wanted if argument not in present]
 
 
-def _run(host: Host, command: list[str]) -> None:
+def _run(host: Host, command: list[str]) -> str:
     done = host.run(command, _TIMEOUT_S)
     if done.return_code:
         raise KernelError(f"{command[0]} failed: {printable(done.complaints, 1000)}")
+    return done.stdout

@@ -29,7 +29,7 @@ class PackageFacts(Protocol):
         """Return the facts ``available``."""
 
     def read_state(self, host: Host) -> dict[str, Any]:
-        """Return ``module_streams``, which are dnf's, and ``left_out``, which apt does not know."""
+        """Return ``module_streams`` and ``release_lock``, which dnf has, and ``left_out``, which apt has not."""
 
     def is_owned(self, host: Host, path: str) -> bool:
         """Tell whether a package has a file."""

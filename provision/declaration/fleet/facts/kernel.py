@@ -20,13 +20,15 @@ class KernelState(Fact, frozen=True, kw_only=True):
 
     ``numa_balancing`` is None where the kernel has no such setting. ``hugepages`` counts persistent pages by size.
     ``arguments`` are those of its command line that are about huge pages and the IOMMU, in their order. ``boot_loader``
-    is by which program they are changed: ``grub``, ``grubby``, or empty where that is not known.
+    is by which program they are changed: ``grub``, ``grubby``, or empty where that is not known. ``tuned_arguments``
+    are those that tuned's profile adds at the end of the command line.
     ``numa_nodes_without_cpus`` are those of ``numa_nodes`` whose memory is a device's: on Grace it is that of the GPUs.
     """
 
     numa_balancing: Annotated[int, Meta(ge=0, le=3)] | None = None
     hugepages: Annotated[dict[_Size, grammar.Count], Meta(max_length=16)] = {}
     arguments: Annotated[tuple[_Argument, ...], Meta(max_length=64)] = ()
+    tuned_arguments: Annotated[tuple[_Argument, ...], Meta(max_length=64)] = ()
     boot_loader: grammar.Word = ""
     numa_nodes: Annotated[tuple[_NumaNode, ...], Meta(max_length=1024)] = ()
     numa_nodes_without_cpus: Annotated[tuple[_NumaNode, ...], Meta(max_length=1024)] = ()

@@ -47,11 +47,15 @@ _RELEASED: Final = "/var/lib/grapnel/node/released.json"  # the node daemon's ow
 
 
 class OperatingSystem(Fact, frozen=True, kw_only=True):
-    """``/etc/os-release``: ``ID``, ``VERSION_ID``, ``VERSION_CODENAME``."""
+    """``/etc/os-release``: ``ID``, ``VERSION_ID``, ``VERSION_CODENAME``.
+
+    ``image`` is what keeps the system as an image that packages do not change (``ostree``), empty where they do.
+    """
 
     id: grammar.Label
     version_id: grammar.Label = ""
     codename: grammar.Label = ""
+    image: grammar.Word = ""
 
 
 class NodeIdentity(Fact, frozen=True, kw_only=True):
@@ -141,13 +145,16 @@ class PackageManager(Fact, frozen=True, kw_only=True):
     """State of the package manager; ``interrupted`` means that it has to be repaired before it does anything else.
 
     ``module_streams`` are dnf's enabled streams by module. ``left_out`` are packages of engines that an exclusion or a
-    lock keeps away.
+    lock keeps away. ``release_upgrade`` is the file by which another release of the system is on its way;
+    ``release_lock`` the release that dnf's sources are kept at.
     """
 
     name: grammar.Word
     interrupted: bool = False
     module_streams: Annotated[dict[grammar.Word, grammar.Word], Meta(max_length=64)] = {}
     left_out: Annotated[tuple[grammar.PackageName, ...], Meta(max_length=64)] = ()
+    release_upgrade: grammar.AbsolutePath | None = None
+    release_lock: grammar.Word | None = None
     lists_age_s: grammar.Seconds | None = None
     lists_error: str | None = None
     locked_by: LockHolder | None = None

@@ -28,6 +28,23 @@ __all__ = ["DISTRIBUTIONS", "find_distribution", "packages"]
 
 # Of these, a release is told by the part of its version before the point: minor releases share repositories.
 _BY_MAJOR = frozenset({"rhel", "rocky", "almalinux", "sles"})
+_NO_PACKAGES = "has no package manager: driver and container engine are parts of its image"
+_IN_A_SNAPSHOT = "changes packages in a snapshot that it boots next: no driver can be exchanged while it runs"
+_WITH_THE_IMAGE = "takes packages from the image that it boots: no driver can be exchanged while it runs"
+# What keeps grapnel off a system that is an image, by the ID of os-release, or by what keeps it as one.
+_IMAGES = {
+    "talos": _NO_PACKAGES,
+    "bottlerocket": _NO_PACKAGES,
+    "flatcar": _NO_PACKAGES,
+    "cos": _NO_PACKAGES,
+    "ubuntu-core": _NO_PACKAGES,
+    "rhcos": _WITH_THE_IMAGE,
+    "ostree": _WITH_THE_IMAGE,
+    "bootc": _WITH_THE_IMAGE,
+    "sle-micro": _IN_A_SNAPSHOT,
+    "sl-micro": _IN_A_SNAPSHOT,
+    "transactional-update": _IN_A_SNAPSHOT,
+}
 
 
 def find_distribution(node: NodeIdentity) -> Distribution | Problem:
@@ -38,6 +55,14 @@ def find_distribution(node: NodeIdentity) -> Distribution | Problem:
             message=f"{node.hostname} has architecture {node.architecture}, which is not supported yet",
             hint=f"supported architectures: {', '.join(ARCHITECTURES)}",
         )
+    system = f"{node.hostname} runs {node.os.id} {node.os.version_id or 'without a version'}"
+    if why := _IMAGES.get(node.os.image) or _IMAGES.get(node.os.id):
+        return Problem(
+            code="image-system",
+            message=f"{system}{f' of {node.os.image}' if node.os.image else ''}, which {why}",
+            hint="take it out of the inventory, and have driver and container toolkit in its image: "
+            "docs/systems.md#image-systems",
+        )
     version_id = node.os.version_id
     if node.os.id in _BY_MAJOR:
         version_id = version_id.partition(".")[0]
@@ -47,8 +72,7 @@ def find_distribution(node: NodeIdentity) -> Distribution | Problem:
             return distribution
     return Problem(
         code="unsupported-os",
-        message=f"{node.hostname} runs {node.os.id} {node.os.version_id or 'without a version'}, "
-        "which is not supported yet",
+        message=f"{system}, which is not supported yet",
         hint=f"supported distributions: {', '.join(each.label for each in there)}",
     )
 

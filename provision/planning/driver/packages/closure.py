@@ -63,7 +63,7 @@ def _resolve(
     roots = (*request.roots, *request.module_roots)
     candidates = pool.candidates(roots, wanted)
     if not candidates:
-        return _not_available(wanted, pool, roots)
+        return _not_available(wanted, pool, roots, _under_its_names(wanted, request, available))
     missing: dict[str, list[str]] = {}
     for level in candidates:
         closure = pool.close(roots, level)
@@ -231,8 +231,27 @@ def _no_loose_package(name: str, level: str) -> Problem:
     )
 
 
-def _not_available(wanted: str, pool: _Pool, roots: Sequence[str]) -> Problem:
+def _under_its_names(wanted: str, request: PackageRequest, available: Available) -> dict[str, str]:
+    """Return which packages that are named after the wanted branch are of another driver, and of which one.
+
+    Ubuntu ends a branch that way: packages of 535 become those of 580, whose upgrade brings the next driver.
+    """
+    branch = wanted.partition(".")[0]
+    named = [name for name in request.roots if f"-{branch}" in name]
+    versions = {name: request.scheme(each.version).upstream for name in named for each in available.get(name, ())}
+    return {name: version for name, version in versions.items() if version.partition(".")[0] != branch}
+
+
+def _not_available(wanted: str, pool: _Pool, roots: Sequence[str], others: Mapping[str, str]) -> Problem:
     exist = {pool.upstream(level) for root in roots for level in pool.levels(root)}
+    if not exist and others:
+        name, version = next(iter(others.items()))
+        return Problem(
+            code="version-not-available",
+            message=f"driver {wanted} is not available: {name} is driver {version} in the node's package "
+            "sources, which have ended its branch",
+            hint=f"declare driver {version} or its branch, or add a package source that still has {wanted}",
+        )
     if not exist:
         return Problem(
             code="version-not-available",

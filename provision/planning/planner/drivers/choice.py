@@ -121,11 +121,11 @@ def choose_driver(
         driver=driver,
         upstream=distribution.scheme(driver.version).upstream,
         kernels=wanted.kernels,
-        derived=tuple(_derived(declared, wanted, version_reason)),
+        derived=tuple(_derived(facts, declared, wanted, version_reason)),
     )
 
 
-def _derived(declared: Driver, wanted: Wanted, version_reason: str) -> Iterator[Derived]:
+def _derived(facts: NodeFacts, declared: Driver, wanted: Wanted, version_reason: str) -> Iterator[Derived]:
     if version_reason:
         yield Derived(key="driver.version", value=declared.version or "", reason=version_reason)
     if declared.kernel_module is KernelModule.AUTO:
@@ -136,6 +136,9 @@ def _derived(declared: Driver, wanted: Wanted, version_reason: str) -> Iterator[
     if wanted.request.reason:
         source = "compiled on the node" if wanted.request.dkms_name else "compiled by the distribution"
         yield Derived(key="driver.module", value=source, reason=wanted.request.reason)
+    if facts.initramfs is not None and facts.initramfs.tool != "none" and wanted.flavour.value is not Flavour.NONE:
+        reason = "it writes the disks that kernels boot with, again where the driver changes"
+        yield Derived(key="driver.initramfs", value=facts.initramfs.tool, reason=reason)
 
 
 def gpus_of(facts: NodeFacts) -> tuple[GpuSupport, ...]:

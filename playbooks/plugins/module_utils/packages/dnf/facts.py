@@ -13,6 +13,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages import locks
 from ansible_collections.grapnel.node.plugins.module_utils.packages.dnf import streams
 from ansible_collections.grapnel.node.plugins.module_utils.packages.interest import ENGINE_PACKAGES, WITH_ENGINES
 from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import are_due
+from ansible_collections.grapnel.node.plugins.module_utils.packages.release import read_release_lock
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm import capabilities, database
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.database import Rpm, is_owned
 from ansible_collections.grapnel.node.plugins.module_utils.packages.rpm.holds import dnf_holds, dnf_leaves_out
@@ -98,8 +99,12 @@ def read_installed(host: Host) -> tuple[dict[str, Any], bool]:
 
 
 def read_state(host: Host) -> dict[str, Any]:
-    """Return what else ``package_manager`` says: enabled module streams, and packages of engines that are excluded."""
-    return {"module_streams": streams.enabled_streams(host), "left_out": dnf_leaves_out(host, ENGINE_PACKAGES)}
+    """Return what else ``package_manager`` says: enabled module streams, excluded engines, a locked release."""
+    return {
+        "module_streams": streams.enabled_streams(host),
+        "left_out": dnf_leaves_out(host, ENGINE_PACKAGES),
+        "release_lock": read_release_lock(host),
+    }
 
 
 def read_available(host: Host) -> dict[str, Any]:

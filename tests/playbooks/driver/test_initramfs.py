@@ -1,0 +1,107 @@
+"""Initial RAM disks are rebuilt by what writes them on the machine, where the boot loader finds them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from ansible_collections.grapnel.node.plugins.module_utils.driver.initramfs import (
+    InitramfsError,
+    commands_to_rebuild,
+    read_initramfs,
+    rebuild,
+)
+
+from tests.playbooks.fakes import Machine
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOOKS = "/etc/kernel/postinst.d"
+DEBIAN, UBUNTU = "6.1.0-42-amd64", "7.0.0-14-generic"
+EL, SLES = "5.14.0-611.5.1.el9_7.x86_64", "6.4.0-150600.23.70-default"
+
+# What is in /boot, which commands there are, the hooks of the kernels' packages; then the tool, and what it is told.
+SYSTEMS = {
+    "Debian and Ubuntu up to 24.04": (
+        [f"initrd.img-{DEBIAN}", f"initrd.img-{DEBIAN}.old-dkms", "initrd.img-9.9.9-gone"],
+        ["update-initramfs"],
+        ["initramfs-tools", "dkms"],
+        "initramfs-tools",
+        {DEBIAN: ["update-initramfs", "-u", "-k", DEBIAN]},
+    ),
+    "Debian with dracut": (
+        [f"initrd.img-{DEBIAN}"],
+        ["dracut"],
+        ["dracut"],
+        "dracut",
+        {DEBIAN: ["dracut", "--force", f"/boot/initrd.img-{DEBIAN}", DEBIAN]},
+    ),
+    "Ubuntu 26.04, which has both": (
+        [f"initrd.img-{UBUNTU}"],
+        ["update-initramfs", "dracut"],
+        ["dkms", "dracut"],
+        "dracut",
+        {UBUNTU: ["dracut", "--force", f"/boot/initrd.img-{UBUNTU}", UBUNTU]},
+    ),
+    "both, and dracut's package was removed without its settings": (
+        [f"initrd.img-{UBUNTU}"],
+        ["update-initramfs", "dracut"],
+        ["dracut", "initramfs-tools"],
+        "initramfs-tools",
+        {UBUNTU: ["update-initramfs", "-u", "-k", UBUNTU]},
+    ),
+    "RHEL and its kin": (
+        [f"initramfs-{EL}.img", f"initramfs-{EL}kdump.img", "initramfs-0-rescue-0f5e4c8dc9d54f0b8e6f7f9a3f1f4b11.img"],
+        ["dracut"],
+        [],
+        "dracut",
+        {EL: ["dracut", "--force", f"/boot/initramfs-{EL}.img", EL]},
+    ),
+    "SLES": (
+        ["initrd", f"initrd-{SLES}", f"initrd-{SLES}-kdump"],
+        ["dracut"],
+        [],
+        "dracut",
+        {SLES: ["dracut", "--force", f"/boot/initrd-{SLES}", SLES]},
+    ),
+    "neither": ([f"initrd.img-{DEBIAN}"], [], ["dracut", "initramfs-tools"], "none", {}),
+}
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    machine = Machine(tmp_path)
+    for kernel in (DEBIAN, UBUNTU, EL, SLES):
+        machine.write(f"/lib/modules/{kernel}/modules.dep")
+    return machine
+
+
+@pytest.mark.parametrize(("disks", "commands", "hooks", "tool", "expected"), SYSTEMS.values(), ids=SYSTEMS)
+def test_what_writes_them_is_what_the_kernels_packages_call(  # noqa: PLR0917 - a machine
+    disks: list[str],
+    commands: list[str],
+    hooks: list[str],
+    tool: str,
+    expected: dict[str, list[str]],
+    machine: Machine,
+) -> None:
+    """On SLES, and on Debian with dracut, none was rebuilt: the next boot loaded the former driver."""
+    for name in disks:
+        machine.write(f"/boot/{name}")
+    for name in commands:
+        machine.write(f"/usr/sbin/{name}", mode=0o755)
+    for name in hooks:
+        machine.write(f"{HOOKS}/{name}", mode=0o755)
+
+    assert read_initramfs(machine.host) == {"tool": tool}
+    assert commands_to_rebuild(machine.host) == expected
+
+
+def test_one_that_cannot_be_rebuilt_is_named_with_what_dracut_says(machine: Machine) -> None:
+    machine.write(f"/boot/initrd-{SLES}")
+    machine.write("/usr/bin/dracut", mode=0o755)
+    machine.teach(f"nice -n 19 dracut --force /boot/initrd-{SLES}", return_code=1, stderr="dracut: no space left\n")
+
+    with pytest.raises(InitramfsError, match=rf"kernel {SLES} could not be rebuilt.*dracut: no space left"):
+        rebuild(machine.host)

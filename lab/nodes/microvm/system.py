@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SUITE = "trixie"
-PACKAGES = ("kmod", "python3", "runc", "policycoreutils", "selinux-policy-default", "busybox-static", "selinux-utils")
+PACKAGES = (
+    *("kmod", "python3", "runc", "policycoreutils", "selinux-policy-default", "busybox-static", "selinux-utils"),
+    *("apparmor", "openssl", "openssl-provider-fips", "openssh-client"),
+)
 KERNEL = "linux-image-cloud-amd64"
 # What the module `container` of Debian's policy needs, and roles that its base names.
 POLICY = (

@@ -48,6 +48,48 @@ container = read_container(state)
 syscalls = KernelSyscalls(state.pid, container.rootfs, mount_label={label})
 apply_plan([MaskDriverProc(("driver", "ldiscs"), "/proc/tty")], syscalls, Deadline())
 """
+DAEMON = """#!/usr/bin/python3 -IS
+import asyncio, sys
+sys.path.insert(0, "/usr/lib/grapnel/releases/hook-test")
+from pathlib import Path
+from plugin.admin.server import AdminServer
+from plugin.base.log import Logger
+
+async def answer(request):
+    return {"result": "set"} if request["verb"] == "limit" else {"error": "unknown"}
+
+async def serve():
+    await AdminServer(Path("/run/grapnel/node.sock"), answer, Logger(sys.stderr)).start()
+    await asyncio.Event().wait()
+
+asyncio.run(serve())
+"""
+ASK = """#!/usr/bin/python3 -IS
+import os, sys
+sys.path.insert(0, "/usr/lib/grapnel/releases/hook-test")
+from types import SimpleNamespace
+from runtime_hook.base.errors import LimitError
+from runtime_hook.container.memorylimit import limit_memory
+try:
+    state = SimpleNamespace(id="c1", pid=os.getpid())
+    print(*limit_memory("/run/grapnel/node.sock", state, "required,GPU-1=1024", timeout_s=1.0))
+except LimitError as error:
+    print(error)
+"""
+# What a node's modules call, in the tree: the new policy is loaded later.
+CHANGE = f"""
+import sys
+sys.path.insert(0, "/collection")
+from {NODE_SIDE.replace("/", ".")}.host import Host
+from {NODE_SIDE.replace("/", ".")}.selinux import has_module, install_module, remove_module
+host = Host()
+if sys.argv[1] == "install":
+    install_module(host)
+else:
+    remove_module(host)
+print(has_module(host))
+"""
+KEPT = ("etc/selinux", "var/lib/selinux")
 
 
 @pytest.fixture(scope="module")
@@ -57,19 +99,34 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     system = microvm.ensure()
     given = folder / "upper"
     _fill(given, folder)
-    # As an installation compiles the hook, and as `grapnel.node.selinux` does; the new policy is loaded later.
-    compiled = f"python3 -m compileall -q --invalidation-mode unchecked-hash {RELEASE}"
-    microvm.change(system, folder, ["sh", "-ec", f"{compiled}; semodule --noreload --install {MODULE_PATH}"])
+    compiled = f"python3 -m compileall -q --invalidation-mode unchecked-hash {RELEASE}"  # as an installation does
+    microvm.change(system, folder, ["sh", "-ec", f"{compiled}; python3 /change.py install"])
     (given / "with/etc").mkdir(parents=True)
-    (given / "etc/selinux").rename(given / "with/etc/selinux")
+    shutil.copytree(given / "etc/selinux", given / "with/etc/selinux")
     (given / "with" / STORED).parent.mkdir(parents=True)
-    (given / STORED).rename(given / "with" / STORED)
-    shutil.rmtree(given / "var/lib/selinux")
+    shutil.copy(given / STORED, given / "with" / STORED)
+    microvm.change(system, folder, ["sh", "-ec", "python3 /change.py remove; semodule -l > /listed"])
+    listed = (given / "listed").read_text().split()
+    removed = {name: _differences(system.tree / name, given / name) for name in KEPT}
+    for name in KEPT:
+        shutil.rmtree(given / name)
     console = microvm.boot(system, given, "python3 /guest.py", timeout_s=600.0)
     results = [json.loads(line[7:]) for line in console.splitlines() if line.startswith("RESULT ")]
+    left = {"listed": listed, "removed": removed}
     facts = [json.loads(line[6:]) for line in console.splitlines() if line.startswith("FACTS ")]
+    may = [json.loads(line[4:]) for line in console.splitlines() if line.startswith("MAY ")]
     assert "MODE Enforcing" in console, console
-    return {one["name"]: one for one in results} | {"console": console, "facts": facts}
+    return {one["name"]: one for one in results} | {"console": console, "facts": facts, "may": may, "left": left}
+
+
+def _differences(before: Path, after: Path) -> list[str]:
+    """Return which files of a folder are others than before; ``after`` has only those that were written."""
+    files = (path.relative_to(after) for path in after.rglob("*") if path.is_file())
+    return [str(name) for name in files if not _is_same(before / name, after / name)]
+
+
+def _is_same(before: Path, after: Path) -> bool:
+    return before.is_file() and before.read_bytes() == after.read_bytes()
 
 
 def _fill(given: Path, folder: Path) -> None:
@@ -80,9 +137,12 @@ def _fill(given: Path, folder: Path) -> None:
     (given / "host/dev").mkdir()
     release = given / RELEASE.lstrip("/")
     ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(REPOSITORY / "runtime_hook", release / "runtime_hook", ignore=ignored)
+    for package in ("runtime_hook", "plugin"):
+        shutil.copytree(REPOSITORY / package, release / package, ignore=ignored)
     texts = {
         "hook": HOOK,
+        "node": DAEMON,
+        "ask": ASK,
         "plan-labelled": PLAN.format(label="container.mount_label"),
         "plan-unlabelled": PLAN.format(label="''"),
     }
@@ -94,6 +154,7 @@ def _fill(given: Path, folder: Path) -> None:
     module.write_text(render_module())
     (given / "etc/grapnel/hook.json").write_text(json.dumps({"entitlement": "env", "log": "none"}))
     shutil.copy(GUEST, given / "guest.py")
+    (given / "change.py").write_text(CHANGE)
     collected = given / "collection" / NODE_SIDE
     collected.mkdir(parents=True)
     for name in ("host", "printable", "selinux"):
@@ -125,6 +186,34 @@ def test_what_covers_the_drivers_folder_has_the_label_of_the_containers_mounts(s
     assert said["labelled"]["status"] == "status 0", said["console"]
     assert said["labelled"]["lines"] == ["driver", "ldiscs"]
     assert said["unlabelled"]["lines"] == ["ls: can't open '/proc/tty': Permission denied"], said["console"]
+
+
+def test_the_hook_may_ask_the_daemon_only_with_the_module(said: dict[str, Any]) -> None:
+    """Engines have a domain, and the daemon that of services without one: Debian's policy keeps them apart."""
+    assert "permission denied" in " ".join(said["asked-before"]["lines"]).lower(), said["console"]
+    assert said["asked"]["lines"] == ["memory limit set"], said["console"]
+    assert ":initrc_t:" in said["asked"]["domain"]
+    assert ":grapnel_socket_t:" in said["asked"]["label"]
+
+
+def test_no_container_may_connect_to_the_daemon(said: dict[str, Any]) -> None:
+    assert said["may"] == [
+        {
+            "container_t connectto": False,
+            "container_t write": False,
+            "container_t unlink": False,
+            "container_engine_t connectto": True,
+            "container_engine_t write": True,
+            "container_engine_t unlink": False,
+        }
+    ]
+
+
+def test_a_module_that_is_taken_out_leaves_nothing_in_the_policy(said: dict[str, Any]) -> None:
+    assert "container" in said["left"]["listed"]
+    assert "grapnel" not in said["left"]["listed"]
+    counted = "default/active/commit_num"  # libsemanage counts its changes
+    assert said["left"]["removed"] == {"etc/selinux": [], "var/lib/selinux": [counted]}
 
 
 def test_facts_tell_how_the_machine_stands_and_what_it_refused(said: dict[str, Any]) -> None:

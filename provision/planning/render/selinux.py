@@ -64,7 +64,7 @@ def render_module() -> str:
             f" (allow {engine} {daemon} (unix_stream_socket (connectto))))"
             for engine, daemon in asking
         ),
-        # The C library looks how memory is accounted for whenever a large piece of it is freed, and does without knowing.
+        # The C library asks how memory is accounted for, as often as it frees a large piece, and does without.
         "(optional grapnel_freed (dontaudit container_engine_t sysctl_vm_t (dir (search))))",
         f'(filecon "{_SOCKET}" socket (system_u object_r {_SOCKET_TYPE} ((s0) (s0))))',
         f'(filecon "{_PROGRAMS}" file (system_u object_r bin_t ((s0) (s0))))',

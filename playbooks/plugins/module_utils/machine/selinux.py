@@ -38,7 +38,7 @@ _DENIED = re.compile(
 _PATH = re.compile(r' (?:path|name)="(?P<path>[^"]{1,300})"')
 _ABOUT = re.compile(r"grapnel|nvidia")
 _SHOWN = 8
-_OWN = ("/etc/grapnel", "/usr/lib/grapnel")  # what is written elsewhere has the label of its folder
+_OWN = ("/etc/grapnel", "/usr/lib/grapnel", "/run/grapnel/node.sock")  # what is elsewhere has its folder's label
 _LIMIT_BYTES = 1 << 20
 _SEMODULE_TIMEOUT_S = 600.0  # the whole policy is made anew: half a minute on a slow machine
 _RESTORECON_TIMEOUT_S = 120.0

@@ -89,6 +89,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.kubelet.place import 
     read_kubelet,
     settings_files,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.machine.apparmor import read_apparmor
 from ansible_collections.grapnel.node.plugins.module_utils.machine.gpus import read_hardware, read_module
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Host, HostError
 from ansible_collections.grapnel.node.plugins.module_utils.machine.identity import read_identity
@@ -180,6 +181,7 @@ def gather(host: Host, waits: Waits, clock: Clock, more: More) -> dict[str, Any]
         "gpu_settings": read_gpu_settings(host),
         "kernel": read_kernel(host),
         "selinux": read_selinux(host),
+        "apparmor": read_apparmor(host),
         "kubelet": kubelet,
         "cgroup_v1": read_cgroup_v1(host, more.kubelet),
         "product_files": read_product_files(host),

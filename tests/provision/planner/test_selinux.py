@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.declaration.fleet.facts.kernel import SelinuxState
+from provision.declaration.fleet.facts.kernel import ApparmorState, SelinuxState
 from provision.planning.node_plan import Action, Disruption
 from provision.planning.planner.runtime.selinux import POLICY_TARGET
 from provision.planning.render.selinux import GPU_TYPE, MODULE_PATH, render_module
@@ -117,3 +117,12 @@ def test_what_was_refused_is_told(mode: str, words: str) -> None:
     told = next(each for each in found.warnings if each.code == "selinux-denials")
     assert f"{words} on" in told.message
     assert "container_t open /dev/nvidia0" in told.message
+
+
+def test_what_apparmor_refused_is_told_and_nothing_is_planned() -> None:
+    facts = replace(configured(make_stack()), apparmor=ApparmorState(mode="enabled"))
+    assert not plan(facts, make_stack()).warnings
+    found = plan(replace(facts, apparmor=ApparmorState(mode="enabled", denials=("p open /dev/nvidia0",))), make_stack())
+    assert found.is_empty
+    assert [each.code for each in found.warnings] == ["apparmor-denials"]
+    assert "p open /dev/nvidia0" in found.warnings[0].message

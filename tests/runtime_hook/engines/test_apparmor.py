@@ -1,4 +1,4 @@
-"""Containers with an engine's AppArmor profile: what the hook gives them, and what is told of a profile that refuses it.
+"""Containers with an engine's AppArmor profile: what the hook gives them, and what is told of denials.
 
 Real: kernel, AppArmor with Debian's profile for runc, runc, the hook. The container's profile has the rules of those
 that containerd and Docker load; the driver is a tree of files, the GPUs are consoles under their names.
@@ -29,7 +29,7 @@ sys.path.insert(0, "{RELEASE}")
 from runtime_hook.cli import main
 sys.exit(main(sys.argv[1:]))
 """
-# What containerd 2 and Docker 28 load for containers that name no other: all files, no mounts, little of /proc and /sys.
+# What containerd 2 and Docker 28 load for containers that name no other: all files, no mounts, little of /proc.
 USUAL = """\
 #include <tunables/global>
 profile cri-containerd.apparmor.d flags=(attach_disconnected,mediate_deleted) {
@@ -51,7 +51,7 @@ profile cri-containerd.apparmor.d flags=(attach_disconnected,mediate_deleted) {
   ptrace (trace,tracedby,read,readby) peer=cri-containerd.apparmor.d,
 }
 """
-# Somebody's own, who wrote it before there were GPUs: devices are listed.
+# Somebody's own, who wants no GPU in these containers.
 NARROW = """\
 #include <tunables/global>
 profile narrow flags=(attach_disconnected,mediate_deleted) {

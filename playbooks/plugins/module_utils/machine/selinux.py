@@ -12,6 +12,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.grapnel.node.plugins.module_utils.machine.audit import read_denials
 from ansible_collections.grapnel.node.plugins.module_utils.machine.printable import printable
 
 if TYPE_CHECKING:
@@ -29,20 +30,15 @@ _PRIORITY = "400"  # at which semodule takes modules in and out; packages of a s
 _POLICY = re.compile(r"^\s*SELINUXTYPE\s*=\s*([A-Za-z0-9_.-]{1,64})\s*$", re.MULTILINE)
 _NODE = re.compile(r"nvidia[a-z0-9-]{0,60}")
 _TYPE = re.compile(r"[A-Za-z0-9_]{1,64}")
-_AUDIT_LOG = "/var/log/audit/audit.log"
-_AUDIT_BYTES = 1 << 20
 _DENIED = re.compile(
     r"avc: +denied +\{ (?P<what>[a-z_ ]{1,200}) \} for .*?scontext=[^: ]+:[^: ]+:(?P<who>\w{1,64})\S* "
     r"tcontext=[^: ]+:[^: ]+:(?P<whose>\w{1,64})\S* tclass=(?P<kind>\w{1,64})"
 )
 _PATH = re.compile(r' (?:path|name)="(?P<path>[^"]{1,300})"')
-_ABOUT = re.compile(r"grapnel|nvidia")
-_SHOWN = 8
 _OWN = ("/etc/grapnel", "/usr/lib/grapnel", "/run/grapnel/node.sock")  # what is elsewhere has its folder's label
 _LIMIT_BYTES = 1 << 20
 _SEMODULE_TIMEOUT_S = 600.0  # the whole policy is made anew: half a minute on a slow machine
 _RESTORECON_TIMEOUT_S = 120.0
-_JOURNAL_TIMEOUT_S = 20.0
 
 
 class SelinuxError(Exception):
@@ -62,7 +58,7 @@ def read_selinux(host: Host) -> dict[str, Any]:
         "tools": bool(host.find_command("semodule") and host.find_command("restorecon")),
         "module": _module_digest(host, policy),
         "nodes": _node_types(host),
-        "denials": _read_denials(host),
+        "denials": read_denials(host, _describe),
     }
 
 
@@ -96,26 +92,13 @@ def _type_of(host: Host, path: str) -> str:
     return ""
 
 
-def _read_denials(host: Host) -> list[str]:
-    """Return the latest denials that are about GPUs or grapnel, each once: of the audit log, else the kernel's own."""
-    found: dict[str, None] = {}
-    for line in reversed(_audit_lines(host)):
-        denied = _DENIED.search(line) if _ABOUT.search(line) else None
-        if denied is not None:
-            named = _PATH.search(line)
-            place = printable(named["path"], 100) if named else "?"
-            found[f"{denied['who']} {denied['what']} {place} ({denied['whose']}, {denied['kind']})"] = None
-    return list(found)[:_SHOWN]
-
-
-def _audit_lines(host: Host) -> list[str]:
-    try:
-        with host.open(_AUDIT_LOG) as stream:
-            stream.seek(max(0, os.fstat(stream.fileno()).st_size - _AUDIT_BYTES))
-            return stream.read(_AUDIT_BYTES).decode("utf-8", "replace").splitlines()
-    except OSError:  # without auditd they are in the kernel's log
-        words = ["--dmesg", "--boot", "--lines", "5000", "--output", "cat", "--no-pager", "--quiet"]
-        return host.run(["journalctl", *words], _JOURNAL_TIMEOUT_S).stdout.splitlines()
+def _describe(line: str) -> str | None:
+    denied = _DENIED.search(line)
+    if denied is None:
+        return None
+    named = _PATH.search(line)
+    place = printable(named["path"], 100) if named else "?"
+    return f"{denied['who']} {denied['what']} {place} ({denied['whose']}, {denied['kind']})"
 
 
 def is_on(host: Host) -> bool:

@@ -99,6 +99,18 @@ def selinux_warnings(facts: NodeFacts) -> Iterator[Problem]:
         )
 
 
+def apparmor_warnings(facts: NodeFacts) -> Iterator[Problem]:
+    """Yield what AppArmor refused: profiles are the engine's and the node's, and nothing of them is planned."""
+    state = facts.apparmor
+    if state is not None and state.denials:
+        yield Problem(
+            code="apparmor-denials",
+            message=f"AppArmor refused on {facts.node.hostname}: {'; '.join(state.denials)}",
+            hint="what it refused before the profile was changed stays in the log; which rules help: "
+            "docs/security/apparmor.md",
+        )
+
+
 def wanted_digest(facts: NodeFacts) -> str:
     """Return the SHA-256 of the module's text, "" with SELinux off. With it come labels for all that is installed."""
     return hashlib.sha256(render_module().encode()).hexdigest() if _is_on(facts) else ""

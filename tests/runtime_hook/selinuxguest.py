@@ -122,10 +122,10 @@ def ask_daemon(name: str) -> None:
 
 
 def tell_may() -> None:
-    """Say what the kernel's policy allows a container of the daemon's socket, and what its engine."""
+    """Say what the kernel's policy allows containers and engines of the daemon's socket, and of other services."""
     wanted = {
         f"{who} {what}": allowed(f"system_u:system_r:{who}:s0", target, kind, what)
-        for who in ("container_t", "container_engine_t")
+        for who in ("container_t", "container_engine_t", "spc_t")
         for target, kind, what in (
             ("system_u:system_r:initrc_t:s0", "unix_stream_socket", "connectto"),
             ("system_u:object_r:grapnel_socket_t:s0", "sock_file", "write"),

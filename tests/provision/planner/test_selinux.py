@@ -55,6 +55,26 @@ def test_where_it_is_off_nothing_is_planned(selinux: SelinuxState | None) -> Non
     assert not found.warnings
 
 
+def test_what_was_done_in_permissive_mode_is_enough_for_enforcing() -> None:
+    stack = make_stack()
+    done = simulate_apply(node("permissive"), plan(node("permissive"), stack))
+    assert done.selinux is not None
+    enforcing = replace(done, selinux=replace(done.selinux, mode="enforcing"))
+    assert plan(enforcing, stack).is_empty
+    made_since = replace(enforcing.selinux, nodes={**done.selinux.nodes, "/dev/nvidia1": "device_t"})
+    found = plan(replace(enforcing, selinux=made_since), stack)
+    assert steps(found.items) == [("set", "labels of device nodes")]
+    assert "/dev/nvidia1" in found.items[0].reason
+
+
+@pytest.mark.parametrize("mode", ["enforcing", "permissive"])
+def test_mps_is_warned_of_where_containers_could_not_connect(mode: str) -> None:
+    stack = make_stack(plugin={"enabled": True, "sharing": {"mps": {"resources": [{"name": "gpu", "replicas": 2}]}}})
+    assert "selinux-mps" in [each.code for each in plan(node(mode), stack).warnings]
+    assert "selinux-mps" not in [each.code for each in plan(node("disabled"), stack).warnings]
+    assert "selinux-mps" not in [each.code for each in plan(node(mode), make_stack()).warnings]
+
+
 def test_a_module_with_another_text_is_replaced() -> None:
     stack = make_stack()
     done = simulate_apply(node(), plan(node(), stack))

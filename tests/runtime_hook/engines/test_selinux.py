@@ -196,7 +196,7 @@ def test_the_hook_may_ask_the_daemon_only_with_the_module(said: dict[str, Any]) 
     assert ":grapnel_socket_t:" in said["asked"]["label"]
 
 
-def test_no_container_may_connect_to_the_daemon(said: dict[str, Any]) -> None:
+def test_no_confined_container_may_connect_to_the_daemon_or_another_service(said: dict[str, Any]) -> None:
     assert said["may"] == [
         {
             "container_t connectto": False,
@@ -205,6 +205,9 @@ def test_no_container_may_connect_to_the_daemon(said: dict[str, Any]) -> None:
             "container_engine_t connectto": True,
             "container_engine_t write": True,
             "container_engine_t unlink": False,
+            "spc_t connectto": True,
+            "spc_t write": True,
+            "spc_t unlink": True,
         }
     ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.machine.apparmor import read_apparmor
+from ansible_collections.grapnel.node.plugins.module_utils.machine.selinux import read_apparmor
 
 from tests.playbooks.fakes import Machine
 

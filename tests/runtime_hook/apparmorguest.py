@@ -72,10 +72,10 @@ def tell_facts() -> None:
     Path("/var/log/audit").mkdir(exist_ok=True)
     sh("dmesg > /var/log/audit/audit.log")
     sys.path.insert(0, "/collection")
-    from ansible_collections.grapnel.node.plugins.module_utils.machine.apparmor import (  # noqa: PLC0415 - it is there now
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host  # noqa: PLC0415 - it is there now
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.selinux import (  # noqa: PLC0415 - it is there now
         read_apparmor,
     )
-    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host  # noqa: PLC0415 - it is there now
 
     say("FACTS " + json.dumps(read_apparmor(Host())))
 

@@ -89,7 +89,6 @@ from ansible_collections.grapnel.node.plugins.module_utils.kubelet.place import 
     read_kubelet,
     settings_files,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.machine.apparmor import read_apparmor
 from ansible_collections.grapnel.node.plugins.module_utils.machine.gpus import read_hardware, read_module
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Host, HostError
 from ansible_collections.grapnel.node.plugins.module_utils.machine.identity import read_identity
@@ -98,7 +97,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.machine.installation 
     read_inventory,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.machine.kernel_settings import read_kernel
-from ansible_collections.grapnel.node.plugins.module_utils.machine.selinux import read_selinux
+from ansible_collections.grapnel.node.plugins.module_utils.machine.selinux import read_apparmor, read_selinux
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import read_units
 from ansible_collections.grapnel.node.plugins.module_utils.packages.facts import find_facts
 from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import Freshness

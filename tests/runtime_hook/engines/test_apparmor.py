@@ -98,7 +98,7 @@ def _fill(given: Path, folder: Path) -> None:
     shutil.copy(GUEST, given / "guest.py")
     collected = given / "collection" / NODE_SIDE
     collected.mkdir(parents=True)
-    for name in ("host", "printable", "audit", "apparmor"):
+    for name in ("host", "printable", "selinux"):
         shutil.copy(REPOSITORY / "playbooks/plugins/module_utils/machine" / f"{name}.py", collected)
 
 

@@ -157,7 +157,7 @@ def _fill(given: Path, folder: Path) -> None:
     (given / "change.py").write_text(CHANGE)
     collected = given / "collection" / NODE_SIDE
     collected.mkdir(parents=True)
-    for name in ("host", "printable", "audit", "selinux"):
+    for name in ("host", "printable", "selinux"):
         shutil.copy(REPOSITORY / "playbooks/plugins/module_utils/machine" / f"{name}.py", collected)
 
 

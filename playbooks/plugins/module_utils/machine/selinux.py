@@ -1,6 +1,7 @@
 """Reads how SELinux stands on a machine, and changes what is grapnel's of it: a policy module and labels of files.
 
-No boolean and no setting of the machine's own is ever changed.
+No boolean and no setting of the machine's own is ever changed. Of AppArmor it reads what was refused, and changes
+nothing: a container keeps the profile that its engine gives it, and the hook has that of the runtime.
 """
 
 from __future__ import annotations
@@ -12,11 +13,10 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.grapnel.node.plugins.module_utils.machine.audit import read_denials
 from ansible_collections.grapnel.node.plugins.module_utils.machine.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
@@ -34,11 +34,21 @@ _DENIED = re.compile(
     r"avc: +denied +\{ (?P<what>[a-z_ ]{1,200}) \} for .*?scontext=[^: ]+:[^: ]+:(?P<who>\w{1,64})\S* "
     r"tcontext=[^: ]+:[^: ]+:(?P<whose>\w{1,64})\S* tclass=(?P<kind>\w{1,64})"
 )
+_APPARMOR = "/sys/module/apparmor/parameters/enabled"
+_DENIED_BY_PROFILE = re.compile(
+    r'apparmor="DENIED" operation="(?P<operation>[a-z_]{1,64})"(?=.*? profile="(?P<profile>[^"]{1,200})")'
+    r'(?:.*? name="(?P<name>[^"]{1,300})")?(?:.*? denied_mask="(?P<mask>[a-z ]{1,64})")?'
+)
+_AUDIT_LOG = "/var/log/audit/audit.log"
+_AUDIT_BYTES = 1 << 20
+_ABOUT = re.compile(r"grapnel|nvidia")
+_SHOWN = 8
 _PATH = re.compile(r' (?:path|name)="(?P<path>[^"]{1,300})"')
 _OWN = ("/etc/grapnel", "/usr/lib/grapnel", "/run/grapnel/node.sock")  # what is elsewhere has its folder's label
 _LIMIT_BYTES = 1 << 20
 _SEMODULE_TIMEOUT_S = 600.0  # the whole policy is made anew: half a minute on a slow machine
 _RESTORECON_TIMEOUT_S = 120.0
+_JOURNAL_TIMEOUT_S = 20.0
 
 
 class SelinuxError(Exception):
@@ -58,7 +68,7 @@ def read_selinux(host: Host) -> dict[str, Any]:
         "tools": bool(host.find_command("semodule") and host.find_command("restorecon")),
         "module": _module_digest(host, policy),
         "nodes": _node_types(host),
-        "denials": read_denials(host, _describe),
+        "denials": _read_denials(host, _of_policy),
     }
 
 
@@ -92,13 +102,48 @@ def _type_of(host: Host, path: str) -> str:
     return ""
 
 
-def _describe(line: str) -> str | None:
-    denied = _DENIED.search(line)
+def read_apparmor(host: Host) -> dict[str, Any]:
+    """Return the facts ``apparmor``: whether the kernel has it on, and its latest denials about GPUs and grapnel."""
+    if (host.read_text(_APPARMOR) or "").strip() != "Y":
+        return {"mode": "disabled"}
+    return {"mode": "enabled", "denials": _read_denials(host, _of_profile)}
+
+
+def _read_denials(host: Host, describe: Callable[[str], str | None]) -> list[str]:
+    """Return the latest denials that are about GPUs or grapnel, each once: of the audit log, else the kernel's own."""
+    found: dict[str, None] = {}
+    for line in reversed(_audit_lines(host)):
+        told = describe(line) if _ABOUT.search(line) else None
+        if told is not None:
+            found[told] = None
+    return list(found)[:_SHOWN]
+
+
+def _of_policy(line: str) -> str | None:
+    denied, named = _DENIED.search(line), _PATH.search(line)
     if denied is None:
         return None
-    named = _PATH.search(line)
     place = printable(named["path"], 100) if named else "?"
     return f"{denied['who']} {denied['what']} {place} ({denied['whose']}, {denied['kind']})"
+
+
+def _of_profile(line: str) -> str | None:
+    denied = _DENIED_BY_PROFILE.search(line)
+    if denied is None:
+        return None
+    wanted = f" ({denied['mask']})" if denied["mask"] else ""
+    who, place = printable(denied["profile"], 100), printable(denied["name"] or "?", 100)
+    return f"{who} {denied['operation']} {place}{wanted}"
+
+
+def _audit_lines(host: Host) -> list[str]:
+    try:
+        with host.open(_AUDIT_LOG) as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - _AUDIT_BYTES))
+            return stream.read(_AUDIT_BYTES).decode("utf-8", "replace").splitlines()
+    except OSError:  # without auditd they are in the kernel's log
+        words = ["--dmesg", "--boot", "--lines", "5000", "--output", "cat", "--no-pager", "--quiet"]
+        return host.run(["journalctl", *words], _JOURNAL_TIMEOUT_S).stdout.splitlines()
 
 
 def is_on(host: Host) -> bool:

@@ -1,4 +1,4 @@
-"""Plans what SELinux has to be told of GPUs: grapnel's policy module, and labels of device nodes.
+"""Plans what SELinux has to be told of GPUs: grapnel's policy module, and labels of device nodes. AppArmor: nothing.
 
 How SELinux stands is a fact of the machine, and no boolean of its policy is changed: what is planned here follows from
 the mode that the node is in, and is planned again when somebody has switched it.
@@ -116,8 +116,7 @@ def apparmor_warnings(facts: NodeFacts) -> Iterator[Problem]:
         yield Problem(
             code="apparmor-denials",
             message=f"AppArmor refused on {facts.node.hostname}: {'; '.join(state.denials)}",
-            hint="what it refused before the profile was changed stays in the log; which rules help: "
-            "docs/security/apparmor.md",
+            hint="what was refused before a profile was changed stays in the log; which rules help: docs/systems.md",
         )
 
 

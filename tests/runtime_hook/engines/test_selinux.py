@@ -11,10 +11,14 @@ import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from lab.nodes import microvm
+from provision.declaration.fleet.facts.kernel import SelinuxState
+from provision.planning.planner.runtime.selinux import POLICY_TARGET, plan_selinux
 from provision.planning.render.selinux import GPU_TYPE, MODULE_PATH, render_module
+from tests.provision.samples import make_facts, replace
 from tests.runtime_hook.containers import REPOSITORY, make_root
 from tests.runtime_hook.drivertree import DriverTree
 
@@ -149,12 +153,17 @@ def _fill(given: Path, folder: Path) -> None:
     for name, text in texts.items():
         (release / f"grapnel-{name}").write_text(text)
         (release / f"grapnel-{name}").chmod(0o755)
-    module = given / MODULE_PATH.lstrip("/")
-    module.parent.mkdir(parents=True)
-    module.write_text(render_module())
+    _fill_module(given)
     (given / "etc/grapnel/hook.json").write_text(json.dumps({"entitlement": "env", "log": "none"}))
     shutil.copy(GUEST, given / "guest.py")
     (given / "change.py").write_text(CHANGE)
+
+
+def _fill_module(given: Path) -> None:
+    """Give the machine the policy module's text, and what the node's modules call."""
+    module = given / MODULE_PATH.lstrip("/")
+    module.parent.mkdir(parents=True)
+    module.write_text(render_module())
     collected = given / "collection" / NODE_SIDE
     collected.mkdir(parents=True)
     for name in ("host", "printable", "selinux"):
@@ -234,3 +243,29 @@ def test_facts_tell_how_the_machine_stands_and_what_it_refused(said: dict[str, A
     assert any("nvidia0 (xserver_misc_device_t, chr_file)" in each for each in refused), said["console"]
     assert after["nodes"] == dict.fromkeys(nodes, GPU_TYPE)
     assert after["module"] == hashlib.sha256(render_module().encode()).hexdigest()
+
+
+@pytest.mark.long
+def test_what_apply_and_remove_do_is_found_done_by_the_next_plan(tmp_path: Path) -> None:
+    """The policy is made and loaded by the machine itself while it is enforced, which takes a minute."""
+    given = tmp_path / "given"
+    _fill_module(given)
+    shutil.copy(REPOSITORY / "tests/runtime_hook/selinuxsteps.py", given / "steps.py")
+    console = microvm.boot(microvm.ensure(), given, "python3 /steps.py", timeout_s=600.0)
+    steps = [json.loads(line[5:]) for line in console.splitlines() if line.startswith("STEP ")]
+    planned = {}
+    for step in steps:
+        state = msgspec.convert(step["facts"], SelinuxState)
+        assert state.mode == "enforcing"
+        planned[step["name"]] = [item.target for item in plan_selinux(replace(make_facts(), selinux=state))]
+    labels = "labels of device nodes"
+    assert planned == {
+        "before": [POLICY_TARGET, labels],
+        "applied": [],
+        "was permissive": [labels],
+        "applied again": [],
+        "removed": [POLICY_TARGET, labels],
+    }, console
+    assert [step["is_listed"] for step in steps] == [False, True, True, True, False]
+    former = dict.fromkeys(("/dev/nvidia0", "/dev/nvidia1"), "xserver_misc_device_t")
+    assert steps[-1]["facts"]["nodes"] == former

@@ -25,7 +25,7 @@ from tests.runtime_hook.drivertree import DriverTree
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.timeout(900)]  # an emulated processor, on a busy machine
 
 GUEST = REPOSITORY / "tests/runtime_hook/selinuxguest.py"
 STORED = "var/lib/selinux/default/active/modules/400/grapnel/cil"

@@ -1,6 +1,7 @@
 """Runs in the virtual machine that enforces SELinux: containers of type `container_t` by a real runc, and our hook.
 
 Prints one line `RESULT {...}` for each container, and `FACTS {...}`: what the collection tells of this machine.
+`MAY {...}` is what the kernel's policy allows whom, as the kernel itself tells it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 CONTAINERS = Path("/var/lib/containers")
@@ -21,10 +23,13 @@ LOOK = (
     "&& echo opened $name; done;"
     "ls /dev; /bin/probe libcuda.so.1"
 )
+SOCKET = Path("/run/grapnel/node.sock")
+ACCESS = Path("/sys/fs/selinux/access")
 NODES = {"nvidia0": 16, "nvidia1": 17, "nvidiactl": 62, "nvidia-uvm": 60, "nvidia-uvm-tools": 59}
 POLICY = "etc/selinux/default"
 # What starts an engine on an installed system: systemd, in a domain that the engine's program is left to.
 AS_INIT = '#!/bin/sh\nexec /as-engine "$@"\n'
+AS_SERVICE = '#!/bin/sh\nexec "$@"\n'
 AS_ENGINE = '#!/bin/sh\n{ "$@"; echo "status $?"; } </dev/null 2>&1 | cat > /var/lib/containers/out\n'
 
 
@@ -42,11 +47,16 @@ def sh(command: str) -> str:
 def prepare() -> None:
     for name, minor in NODES.items():
         os.mknod(f"/dev/{name}", stat.S_IFCHR | 0o666, os.makedev(4, minor))
-    for name, text, label in (("as-init", AS_INIT, "init_exec_t"), ("as-engine", AS_ENGINE, "container_engine_exec_t")):
+    programs = (
+        ("as-init", AS_INIT, "init_exec_t"),
+        ("as-service", AS_SERVICE, "init_exec_t"),
+        ("as-engine", AS_ENGINE, "container_engine_exec_t"),
+    )
+    for name, text, label in programs:
         Path(f"/{name}").write_text(text)
         Path(f"/{name}").chmod(0o755)
         sh(f"chcon -t {label} /{name}")
-    sh("mount --bind /dev /host/dev; mkdir /run/runc /run/grapnel")
+    sh("mount --bind /dev /host/dev; restorecon -F /run; mkdir /run/runc /run/grapnel")  # as systemd does
     sh("restorecon -RF /dev /run /usr/lib/grapnel /etc/grapnel")
     sh("chcon -R -t lib_t /host/proc /host/sys; chcon -t root_t /host")
     sh(f"setfiles -F -r /host /{POLICY}/contexts/files/file_contexts /host/usr /host/etc")
@@ -96,6 +106,43 @@ def run(name: str, command: str, *, given: str = "", hook: str = HOOK) -> None:
     say("RESULT " + json.dumps({"name": name, "status": status, "lines": said}))
 
 
+def ask_daemon(name: str) -> None:
+    """Start the daemon's end of its socket as systemd does, and ask it as the hook does: in an engine's domain."""
+    SOCKET.unlink(missing_ok=True)
+    server = subprocess.Popen(["/as-service", f"{RELEASE}/grapnel-node"], stdin=subprocess.DEVNULL)
+    while server.poll() is None and not SOCKET.exists():
+        time.sleep(0.1)
+    domain = Path(f"/proc/{server.pid}/attr/current").read_text().strip("\0\n")
+    label = os.getxattr(SOCKET, "security.selinux").decode().strip("\0")
+    sh(f"/as-init {RELEASE}/grapnel-ask")
+    said = (CONTAINERS / "out").read_text().strip().splitlines()
+    server.terminate()
+    server.wait()
+    say("RESULT " + json.dumps({"name": name, "lines": said[:-1], "domain": domain, "label": label}))
+
+
+def tell_may() -> None:
+    """Say what the kernel's policy allows containers and engines of the daemon's socket, and of other services."""
+    wanted = {
+        f"{who} {what}": allowed(f"system_u:system_r:{who}:s0", target, kind, what)
+        for who in ("container_t", "container_engine_t", "spc_t")
+        for target, kind, what in (
+            ("system_u:system_r:initrc_t:s0", "unix_stream_socket", "connectto"),
+            ("system_u:object_r:grapnel_socket_t:s0", "sock_file", "write"),
+            ("system_u:object_r:grapnel_socket_t:s0", "sock_file", "unlink"),
+        )
+    }
+    say("MAY " + json.dumps(wanted))
+
+
+def allowed(who: str, target: str, kind: str, what: str) -> bool:
+    classes = Path("/sys/fs/selinux/class", kind)
+    with ACCESS.open("r+b", buffering=0) as asked:
+        asked.write(f"{who} {target} {(classes / 'index').read_text()}".encode())
+        bits = int(asked.read(4096).split()[0], 16)
+    return bool(bits >> (int((classes / "perms" / what).read_text()) - 1) & 1)
+
+
 def tell_facts() -> None:
     """Say what the collection tells of this machine, with the kernel's log in the place of auditd's."""
     Path("/var/log/audit").mkdir(exist_ok=True)
@@ -120,9 +167,10 @@ def main() -> None:
     shutil.copytree(f"/{POLICY}", f"/former/{POLICY}")
     prepare()
     run("hook-of-a-library", LOOK, given="hook")
+    sh(f"chcon -t bin_t {RELEASE}/grapnel-*")
+    ask_daemon("asked-before")
     run("bound-before", LOOK, given="bound", hook="/usr/bin/true")
     tell_facts()
-    sh(f"chcon -t bin_t {RELEASE}/grapnel-*")
     run(
         "labelled",
         "cat /proc/tty/ldiscs /proc/tty/driver/* >/dev/null && ls /proc/tty",
@@ -132,6 +180,8 @@ def main() -> None:
     load("/with")
     shutil.copytree("/with/var", "/var", dirs_exist_ok=True)
     tell_facts()
+    tell_may()
+    ask_daemon("asked")
     run("given", LOOK, given="hook")
     run("bound", LOOK, given="bound")
     run("not-given", "mknod /dev/nvidia0 c 4 16; " + LOOK)
@@ -141,4 +191,5 @@ def main() -> None:
     sh("dmesg | grep 'avc: .denied' | grep -v setfiles_t; cat /proc/uptime")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""A small virtual machine whose kernel enforces SELinux: what no container on this machine can show.
+"""A small virtual machine whose kernel enforces SELinux or AppArmor: what no container on this machine can show.
 
 QEMU emulates the processor, so it needs no KVM: it boots Debian's own kernel and policy in some ten seconds.
 """

@@ -2,7 +2,7 @@
 
 The policy is Debian's `default` one, of which only those modules are kept that containers need: a policy of all 350
 takes half a minute to make even without emulation. Everything in the tree has the labels that this policy gives it, as
-after the first boot of an installed system.
+after the first boot of an installed system. Programs for AppArmor, and OpenSSL's FIPS provider, are in it as well.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SUITE = "trixie"
-PACKAGES = ("kmod", "python3", "runc", "policycoreutils", "selinux-policy-default", "busybox-static", "selinux-utils")
+PACKAGES = (
+    *("kmod", "python3", "runc", "policycoreutils", "selinux-policy-default", "busybox-static", "selinux-utils"),
+    *("apparmor", "openssl", "openssl-provider-fips", "openssh-client"),
+)
 KERNEL = "linux-image-cloud-amd64"
 # What the module `container` of Debian's policy needs, and roles that its base names.
 POLICY = (

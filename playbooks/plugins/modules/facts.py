@@ -99,7 +99,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.machine.installation 
     read_inventory,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.machine.kernel_settings import read_kernel
-from ansible_collections.grapnel.node.plugins.module_utils.machine.selinux import read_selinux
+from ansible_collections.grapnel.node.plugins.module_utils.machine.selinux import read_apparmor, read_selinux
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import read_units
 from ansible_collections.grapnel.node.plugins.module_utils.packages.facts import find_facts
 from ansible_collections.grapnel.node.plugins.module_utils.packages.lists import Freshness
@@ -183,6 +183,7 @@ def gather(host: Host, waits: Waits, clock: Clock, more: More) -> dict[str, Any]
         "gpu_settings": read_gpu_settings(host),
         "kernel": read_kernel(host),
         "selinux": read_selinux(host),
+        "apparmor": read_apparmor(host),
         "kubelet": kubelet,
         "cgroup_v1": read_cgroup_v1(host, more.kubelet),
         "product_files": read_product_files(host),

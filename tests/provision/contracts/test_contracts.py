@@ -63,6 +63,7 @@ def test_good_facts_are_read_and_planned_for(sample: Path) -> None:
 @samples(BAD, "node-facts")
 def test_bad_facts_name_node_and_path(sample: Path) -> None:
     expected = {
+        "apparmor-mode-of-selinux": "invalid enum value 'enforcing' - at `$.apparmor.mode`",
         "age-is-a-text": "expected `float | null`, got `str` - at `$.package_manager.lists_age_s`",
         "content-is-an-object": "expected `str | null`, got `object` - "
         'at `$.files["/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json"].content`',

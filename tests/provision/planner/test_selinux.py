@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provision.declaration.fleet.facts.kernel import SelinuxState
+from provision.declaration.fleet.facts.kernel import ApparmorState, SelinuxState
 from provision.planning.node_plan import Action, Disruption
 from provision.planning.planner.runtime.selinux import POLICY_TARGET
 from provision.planning.render.selinux import GPU_TYPE, MODULE_PATH, render_module
@@ -53,6 +53,26 @@ def test_where_it_is_off_nothing_is_planned(selinux: SelinuxState | None) -> Non
     found = plan(replace(configured(make_stack()), selinux=selinux), make_stack())
     assert found.is_empty
     assert not found.warnings
+
+
+def test_what_was_done_in_permissive_mode_is_enough_for_enforcing() -> None:
+    stack = make_stack()
+    done = simulate_apply(node("permissive"), plan(node("permissive"), stack))
+    assert done.selinux is not None
+    enforcing = replace(done, selinux=replace(done.selinux, mode="enforcing"))
+    assert plan(enforcing, stack).is_empty
+    made_since = replace(enforcing.selinux, nodes={**done.selinux.nodes, "/dev/nvidia1": "device_t"})
+    found = plan(replace(enforcing, selinux=made_since), stack)
+    assert steps(found.items) == [("set", "labels of device nodes")]
+    assert "/dev/nvidia1" in found.items[0].reason
+
+
+@pytest.mark.parametrize("mode", ["enforcing", "permissive"])
+def test_mps_is_warned_of_where_containers_could_not_connect(mode: str) -> None:
+    stack = make_stack(plugin={"enabled": True, "sharing": {"mps": {"resources": [{"name": "gpu", "replicas": 2}]}}})
+    assert "selinux-mps" in [each.code for each in plan(node(mode), stack).warnings]
+    assert "selinux-mps" not in [each.code for each in plan(node("disabled"), stack).warnings]
+    assert "selinux-mps" not in [each.code for each in plan(node(mode), make_stack()).warnings]
 
 
 def test_a_module_with_another_text_is_replaced() -> None:
@@ -117,3 +137,12 @@ def test_what_was_refused_is_told(mode: str, words: str) -> None:
     told = next(each for each in found.warnings if each.code == "selinux-denials")
     assert f"{words} on" in told.message
     assert "container_t open /dev/nvidia0" in told.message
+
+
+def test_what_apparmor_refused_is_told_and_nothing_is_planned() -> None:
+    facts = replace(configured(make_stack()), apparmor=ApparmorState(mode="enabled"))
+    assert not plan(facts, make_stack()).warnings
+    found = plan(replace(facts, apparmor=ApparmorState(mode="enabled", denials=("p open /dev/nvidia0",))), make_stack())
+    assert found.is_empty
+    assert [each.code for each in found.warnings] == ["apparmor-denials"]
+    assert "p open /dev/nvidia0" in found.warnings[0].message

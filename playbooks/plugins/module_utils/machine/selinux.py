@@ -1,6 +1,7 @@
 """Reads how SELinux stands on a machine, and changes what is grapnel's of it: a policy module and labels of files.
 
-No boolean and no setting of the machine's own is ever changed.
+No boolean and no setting of the machine's own is ever changed. Of AppArmor it reads what was refused, and changes
+nothing: a container keeps the profile that its engine gives it, and the hook has that of the runtime.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.grapnel.node.plugins.module_utils.machine.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
@@ -29,16 +30,21 @@ _PRIORITY = "400"  # at which semodule takes modules in and out; packages of a s
 _POLICY = re.compile(r"^\s*SELINUXTYPE\s*=\s*([A-Za-z0-9_.-]{1,64})\s*$", re.MULTILINE)
 _NODE = re.compile(r"nvidia[a-z0-9-]{0,60}")
 _TYPE = re.compile(r"[A-Za-z0-9_]{1,64}")
-_AUDIT_LOG = "/var/log/audit/audit.log"
-_AUDIT_BYTES = 1 << 20
 _DENIED = re.compile(
     r"avc: +denied +\{ (?P<what>[a-z_ ]{1,200}) \} for .*?scontext=[^: ]+:[^: ]+:(?P<who>\w{1,64})\S* "
     r"tcontext=[^: ]+:[^: ]+:(?P<whose>\w{1,64})\S* tclass=(?P<kind>\w{1,64})"
 )
-_PATH = re.compile(r' (?:path|name)="(?P<path>[^"]{1,300})"')
+_APPARMOR = "/sys/module/apparmor/parameters/enabled"
+_DENIED_BY_PROFILE = re.compile(
+    r'apparmor="DENIED" operation="(?P<operation>[a-z_]{1,64})"(?=.*? profile="(?P<profile>[^"]{1,200})")'
+    r'(?:.*? name="(?P<name>[^"]{1,300})")?(?:.*? denied_mask="(?P<mask>[a-z ]{1,64})")?'
+)
+_AUDIT_LOG = "/var/log/audit/audit.log"
+_AUDIT_BYTES = 1 << 20
 _ABOUT = re.compile(r"grapnel|nvidia")
 _SHOWN = 8
-_OWN = ("/etc/grapnel", "/usr/lib/grapnel")  # what is written elsewhere has the label of its folder
+_PATH = re.compile(r' (?:path|name)="(?P<path>[^"]{1,300})"')
+_OWN = ("/etc/grapnel", "/usr/lib/grapnel", "/run/grapnel/node.sock")  # what is elsewhere has its folder's label
 _LIMIT_BYTES = 1 << 20
 _SEMODULE_TIMEOUT_S = 600.0  # the whole policy is made anew: half a minute on a slow machine
 _RESTORECON_TIMEOUT_S = 120.0
@@ -62,7 +68,7 @@ def read_selinux(host: Host) -> dict[str, Any]:
         "tools": bool(host.find_command("semodule") and host.find_command("restorecon")),
         "module": _module_digest(host, policy),
         "nodes": _node_types(host),
-        "denials": _read_denials(host),
+        "denials": _read_denials(host, _of_policy),
     }
 
 
@@ -96,16 +102,38 @@ def _type_of(host: Host, path: str) -> str:
     return ""
 
 
-def _read_denials(host: Host) -> list[str]:
+def read_apparmor(host: Host) -> dict[str, Any]:
+    """Return the facts ``apparmor``: whether the kernel has it on, and its latest denials about GPUs and grapnel."""
+    if (host.read_text(_APPARMOR) or "").strip() != "Y":
+        return {"mode": "disabled"}
+    return {"mode": "enabled", "denials": _read_denials(host, _of_profile)}
+
+
+def _read_denials(host: Host, describe: Callable[[str], str | None]) -> list[str]:
     """Return the latest denials that are about GPUs or grapnel, each once: of the audit log, else the kernel's own."""
     found: dict[str, None] = {}
     for line in reversed(_audit_lines(host)):
-        denied = _DENIED.search(line) if _ABOUT.search(line) else None
-        if denied is not None:
-            named = _PATH.search(line)
-            place = printable(named["path"], 100) if named else "?"
-            found[f"{denied['who']} {denied['what']} {place} ({denied['whose']}, {denied['kind']})"] = None
+        told = describe(line) if _ABOUT.search(line) else None
+        if told is not None:
+            found[told] = None
     return list(found)[:_SHOWN]
+
+
+def _of_policy(line: str) -> str | None:
+    denied, named = _DENIED.search(line), _PATH.search(line)
+    if denied is None:
+        return None
+    place = printable(named["path"], 100) if named else "?"
+    return f"{denied['who']} {denied['what']} {place} ({denied['whose']}, {denied['kind']})"
+
+
+def _of_profile(line: str) -> str | None:
+    denied = _DENIED_BY_PROFILE.search(line)
+    if denied is None:
+        return None
+    wanted = f" ({denied['mask']})" if denied["mask"] else ""
+    who, place = printable(denied["profile"], 100), printable(denied["name"] or "?", 100)
+    return f"{who} {denied['operation']} {place}{wanted}"
 
 
 def _audit_lines(host: Host) -> list[str]:

@@ -1,4 +1,4 @@
-"""Defines the facts about a node's kernel: settings that can be declared, and how its SELinux stands."""
+"""Defines the facts about a node's kernel: settings that can be declared, and how its security modules stand."""
 
 from __future__ import annotations
 
@@ -56,3 +56,13 @@ class SelinuxState(Fact, frozen=True, kw_only=True):
     def is_on(self) -> bool:
         """Whether the kernel has a policy."""
         return self.mode != "disabled"
+
+
+class ApparmorState(Fact, frozen=True, kw_only=True):
+    """Whether the running kernel has AppArmor on; ``denials`` are its latest refusals about GPUs or grapnel."""
+
+    mode: Literal["disabled", "enabled"]
+    denials: Annotated[tuple[str, ...], Meta(max_length=64)] = ()
+
+    def __post_init__(self) -> None:
+        tidy(self, "denials", MESSAGE)

@@ -33,7 +33,7 @@ from provision.declaration.fleet.facts.driver import (
     Unattended,
 )
 from provision.declaration.fleet.facts.fact import COMMAND, MESSAGE, Fact, tidy
-from provision.declaration.fleet.facts.kernel import KernelState, SelinuxState
+from provision.declaration.fleet.facts.kernel import ApparmorState, KernelState, SelinuxState
 from provision.declaration.fleet.facts.kubelet import CgroupV1, KubeletState
 from provision.declaration.fleet.facts.mig import GpuSettingsState, MigState
 from provision.declaration.fleet.facts.traces import Traces
@@ -298,6 +298,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     gpu_settings: GpuSettingsState | None = None
     kernel: KernelState | None = None
     selinux: SelinuxState | None = None
+    apparmor: ApparmorState | None = None
     kubelet: KubeletState | None = None
     cgroup_v1: CgroupV1 | None = None
     product_files: Annotated[tuple[grammar.AbsolutePath, ...], Meta(max_length=128)] = ()

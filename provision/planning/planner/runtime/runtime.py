@@ -37,6 +37,7 @@ from provision.planning.planner.runtime.installation import (
 )
 from provision.planning.planner.runtime.package_defaults import expect_files
 from provision.planning.planner.runtime.selinux import (
+    apparmor_warnings,
     plan_selinux,
     selinux_files,
     selinux_problems,
@@ -66,7 +67,7 @@ def plan_runtime(facts: NodeFacts, stack: StackSpec, payload: Payload) -> Part[R
     if not stack.runtime.enabled:
         return Part()
     part = _plan_runtime(facts, stack, payload)
-    part = replace(part, warnings=(*part.warnings, *selinux_warnings(facts)))
+    part = replace(part, warnings=(*part.warnings, *selinux_warnings(facts, stack), *apparmor_warnings(facts)))
     problems = (*_kernel_problems(facts), *python_problems(facts, "hook", payload.hook), *selinux_problems(facts))
     derived = derive_python(facts, "hook", payload.hook)
     if problems:

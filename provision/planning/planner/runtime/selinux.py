@@ -1,4 +1,4 @@
-"""Plans what SELinux has to be told of GPUs: grapnel's policy module, and labels of device nodes.
+"""Plans what SELinux has to be told of GPUs: grapnel's policy module, and labels of device nodes. AppArmor: nothing.
 
 How SELinux stands is a fact of the machine, and no boolean of its policy is changed: what is planned here follows from
 the mode that the node is in, and is planned again when somebody has switched it.
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from provision.declaration.fleet.facts.node import NodeFacts
+    from provision.declaration.spec.model import StackSpec
 
 POLICY_TARGET: Final = f"SELinux module {MODULE}"
 
@@ -77,8 +78,8 @@ def _without_tools(facts: NodeFacts) -> Problem:
     )
 
 
-def selinux_warnings(facts: NodeFacts) -> Iterator[Problem]:
-    """Yield what is not in the way now: what was switched, what was refused, what enforcing would need."""
+def selinux_warnings(facts: NodeFacts, stack: StackSpec) -> Iterator[Problem]:
+    """Yield what is not in the way now: what was switched, what was refused or will be, what enforcing would need."""
     state, node = facts.selinux, facts.node.hostname
     if state is None:
         return
@@ -90,12 +91,32 @@ def selinux_warnings(facts: NodeFacts) -> Iterator[Problem]:
             message=f"SELinux was on when grapnel was applied to {node}, and is off: new files get no labels",
             hint="before it is switched on again: `fixfiles onboot`, and a reboot; then apply again",
         )
+    sharing = (stack.plugin.sharing, *(config.sharing for config in stack.plugin.configs.values()))
+    if state.is_on and stack.plugin.enabled and any(each.mps is not None for each in sharing):
+        yield Problem(
+            code="selinux-mps",
+            message=f"SELinux is {state.mode} on {node}, and its policy lets no confined container connect to a "
+            "control daemon of MPS",
+            hint="declare plugin.sharing.timeSlicing for it, or give these pods securityContext.seLinuxOptions.type: "
+            "spc_t, which takes their confinement away",
+        )
     if state.denials:
         did = "refused" if state.mode == "enforcing" else "would refuse"
         yield Problem(
             code="selinux-denials",
             message=f"SELinux {did} on {node}: {'; '.join(state.denials)}",
             hint="those of the time before grapnel's module stay in the log; others: docs/security/selinux.md",
+        )
+
+
+def apparmor_warnings(facts: NodeFacts) -> Iterator[Problem]:
+    """Yield what AppArmor refused: profiles are the engine's and the node's, and nothing of them is planned."""
+    state = facts.apparmor
+    if state is not None and state.denials:
+        yield Problem(
+            code="apparmor-denials",
+            message=f"AppArmor refused on {facts.node.hostname}: {'; '.join(state.denials)}",
+            hint="what was refused before a profile was changed stays in the log; which rules help: docs/systems.md",
         )
 
 

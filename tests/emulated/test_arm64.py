@@ -52,8 +52,15 @@ CONFIG = {
     "refreshSeconds": 1,
     "retrySeconds": 1,
 }
+INSTALL_OLD = f"""\
+echo 'deb [trusted=yes] file:/srv/packages ./' > /etc/apt/sources.list
+apt-get -qq update
+apt-get -qq install libnvidia-ml1={OLD}
+mkdir -p /run/sys/module/nvidia
+echo {OLD} > /run/sys/module/nvidia/version
+"""
 START_DAEMON = f"""\
-mkdir -p /run/sys/module/nvidia /etc/grapnel /var/lib/kubelet/device-plugins
+mkdir -p /etc/grapnel /var/lib/kubelet/device-plugins
 for name in nvidiactl nvidia-uvm nvidia0; do mknod -m 666 /dev/$name c 1 5; done
 cat > /etc/grapnel/node.json
 systemd-run --quiet --unit grapnel-node --service-type notify --property NotifyAccess=all {NODE_PROGRAM} run
@@ -105,15 +112,14 @@ def test_real_runtimes_give_a_container_the_libraries_of_an_allocated_gpu(machin
 
 
 def test_a_driver_is_staged_and_swapped_under_the_daemon_at_work(machine: EmulatedMachine) -> None:
-    """From a first driver to another one, with a kubelet's stand-in that has the daemon's GPUs before and after."""
-    machine.sh("echo 'deb [trusted=yes] file:/srv/packages ./' > /etc/apt/sources.list; apt-get -qq update")
-    swap(machine, stage(machine, OLD), OLD)
+    """A kubelet's stand-in is offered the GPU with the driver that the node came with, and with the next one."""
+    machine.sh(INSTALL_OLD)
     machine.run(["sh", "-ec", START_DAEMON], given=json.dumps(CONFIG).encode())
     machine.sh(START_KUBELET)
     wait_for_list(machine, [UUID])
     assert f'modelName="NVIDIA GB10",Hostname="emulated",DCGM_FI_DRIVER_VERSION="{OLD}"' in metrics(machine)
 
-    staged = stage(machine, NEW)
+    staged = stage(machine)
     holder = int(machine.sh("sleep infinity < /dev/nvidia0 > /dev/null 2>&1 & echo $!"))
     held = machine.run([NODE_PROGRAM, "release", "--json"], check=False)
     assert held.returncode == 3, held
@@ -123,7 +129,7 @@ def test_a_driver_is_staged_and_swapped_under_the_daemon_at_work(machine: Emulat
     released = machine.run([NODE_PROGRAM, "release", "--json"])
     assert json.loads(released.stdout)["holders"] == []
 
-    swap(machine, staged, NEW)
+    swap(machine, staged)
     expectation = {"schema": SCHEMA, "driverVersion": NEW, "gpus": [UUID], "gpuCount": 1}
     verified = machine.run(
         [NODE_PROGRAM, "verify", "--json", "--expect", "-"], given=json.dumps(expectation).encode(), check=False
@@ -139,13 +145,13 @@ def test_a_driver_is_staged_and_swapped_under_the_daemon_at_work(machine: Emulat
     assert "DCGM_FI_DEV_FB_" not in page
 
 
-def stage(machine: EmulatedMachine, version: str) -> str:
-    """Stage a driver of one package, NVML; return the change's id."""
+def stage(machine: EmulatedMachine) -> str:
+    """Stage the next driver, which is one package, NVML; return the change's id."""
     change = DriverChange(
-        version=version,
+        version=NEW,
         flavour="none",
         manager="apt",
-        packages=(PackageVersion("libnvidia-ml1", version),),
+        packages=(PackageVersion("libnvidia-ml1", NEW),),
         remove=(),
         files=(),
         hold=True,
@@ -164,16 +170,16 @@ def stage(machine: EmulatedMachine, version: str) -> str:
     return change_id(change)
 
 
-def swap(machine: EmulatedMachine, staged: str, version: str) -> None:
+def swap(machine: EmulatedMachine, staged: str) -> None:
     """Swap to what is staged, and to the kernel module that would be loaded with it."""
     swapped = json.loads(machine.run([DRIVER_PROGRAM, "swap", staged], check=False, timeout_s=300).stdout)
     assert swapped["run"]["state"] == "done", swapped
     state = machine.sh(
         "dpkg-query -W -f '${Version} ${Architecture} ${db:Status-Want}\\n' libnvidia-ml1; "
         "readlink /usr/lib/aarch64-linux-gnu/libnvidia-ml.so.1; "
-        f"mkdir -p /run/sys/module/nvidia; echo {version} > /run/sys/module/nvidia/version"
+        f"echo {NEW} > /run/sys/module/nvidia/version"
     )
-    assert state == f"{version} arm64 hold\nlibnvidia-ml.so.{version}\n"
+    assert state == f"{NEW} arm64 hold\nlibnvidia-ml.so.{NEW}\n"
 
 
 def wait_for_list(machine: EmulatedMachine, healthy: list[str]) -> None:

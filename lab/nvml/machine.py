@@ -344,7 +344,7 @@ class Machine:
         return self.with_failure("*", GPU_IS_LOST, gpu)
 
 
-GPU_IS_LOST = 15
+NOT_SUPPORTED, GPU_IS_LOST = 3, 15
 CUDA_HANGS, CUDA_WRONG_DATA = -1, -2
 MAX_EVENTS = 64
 """The number of events that src/machine.h keeps; older ones are dropped."""

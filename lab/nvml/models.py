@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from lab.nvml.machine import (
     GIB,
     MIB,
+    NOT_SUPPORTED,
     Architecture,
     Brand,
     Gpu,
@@ -178,6 +179,13 @@ def machine(model: str = "a100-40gb", count: int = 1, *, seed: str = "lab", last
     if last:  # GPUs of two models have no links with one another
         return Machine(gpus=gpus)
     return Machine(gpus=tuple(replace(gpu, links=_links(MODELS[model], gpu, gpus)) for gpu in gpus))
+
+
+def spark() -> Machine:
+    """Return a DGX Spark: one GB10, whose memory is the machine's, so that the driver does not say how much it has."""
+    [gpu] = machine("l4").gpus
+    gb10 = replace(gpu, name="NVIDIA GB10", architecture=Architecture.BLACKWELL, compute_major=12, compute_minor=1)
+    return Machine(gpus=(gb10,)).with_failure("nvmlDeviceGetMemoryInfo", NOT_SUPPORTED)
 
 
 def _place(gpu: Gpu, index: int, count: int, seed: str) -> Gpu:

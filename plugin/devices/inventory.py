@@ -81,7 +81,7 @@ class HostTree:
 
     def numa_node(self, pci_address: str) -> int | None:
         """Read it from sysfs."""
-        return read_numa_node(self.sys_root / "bus/pci/devices" / pci_address)
+        return read_numa_node(self.sys_root, self.sys_root / "bus/pci/devices" / pci_address)
 
     def place(self, pci_address: str) -> Place:
         """Read it from sysfs."""

@@ -6,7 +6,10 @@ have done and the machine needs is done here, or by the machine itself in its fi
 
 from __future__ import annotations
 
+import compileall
+import py_compile
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,6 +23,7 @@ from lab.nodes.emulated import agent
 from lab.nodes.emulated.machine import emulated_machine
 
 SUITE: Final = "bookworm"  # QEMU of Debian 12 cannot start the compressed kernels of later suites
+MACHINES_PYTHON: Final = (3, 11)
 BUILD_TIMEOUT_S: Final = 1800.0
 PACKAGES: Final = (
     *("apt", "base-files", "base-passwd", "bash", "busybox-static", "coreutils", "crun", "dash", "debianutils"),
@@ -68,6 +72,8 @@ for module in $(/bin/busybox cat /modules/order); do /bin/busybox insmod /module
 /bin/busybox mount --move /dev /root/dev
 exec /bin/busybox switch_root /root /sbin/init
 """
+_LIBRARIES: Final = ("/usr/lib/python3.11", "/usr/lib/python3")
+_COMPILE: Final = f"python3 -m compileall -q {' '.join(_LIBRARIES)} || true"  # some files are for another Python
 _FIRST_START: Final = "ldconfig; systemctl is-system-running --wait; sync"
 
 
@@ -97,7 +103,7 @@ def ensure() -> Image:
     """Return the image, built if it is not in the cache (some minutes, 500 MB)."""
     home = cache_dir() / "emulated"
     key = content_key(
-        *(SUITE, _MERGED, _STATUS, _AGENT_UNIT, _INIT, _FIRST_START, Path(agent.__file__).read_bytes()),
+        *(SUITE, _MERGED, _STATUS, _AGENT_UNIT, _INIT, _COMPILE, _FIRST_START, Path(agent.__file__).read_bytes()),
         *("\n".join(names) for names in (PACKAGES, _MASKED, _BOOT_MODULES)),
     )
     image = Image(home / f"{SUITE}-arm64-{key}")
@@ -117,6 +123,7 @@ def _build(folder: Path) -> None:
     tree = partial.folder / "tree"
     _unpack(tree)
     _settle(tree)
+    is_compiled = compile_here(*(tree / name.lstrip("/") for name in _LIBRARIES))
     release = next((tree / "lib/modules").iterdir()).name
     shutil.copy(tree / "boot" / f"vmlinuz-{release}", partial.kernel)
     run(["depmod", "-b", str(tree), release], timeout_s=60)
@@ -125,7 +132,7 @@ def _build(folder: Path) -> None:
     run(make, timeout_s=BUILD_TIMEOUT_S)
     shutil.rmtree(tree)
     with emulated_machine(partial, keeps=True) as machine:
-        machine.sh(_FIRST_START, timeout_s=BUILD_TIMEOUT_S)
+        machine.sh(_FIRST_START if is_compiled else f"{_COMPILE}; {_FIRST_START}", timeout_s=BUILD_TIMEOUT_S)
     partial.folder.rename(folder)
 
 
@@ -156,6 +163,20 @@ def _settle(tree: Path) -> None:
     for name in ("usr/lib/lab", "srv", "mnt", "usr/local/sbin"):
         (tree / name).mkdir(parents=True, exist_ok=True)
     shutil.copy(agent.__file__, tree / "usr/lib/lab/agent.py")
+
+
+def compile_here(*folders: Path) -> bool:
+    """Compile Python's files in folders of the machine's; tell whether that was done.
+
+    A start that has to compile what it imports takes ten seconds there, and this takes two: but bytecode is of one
+    version of Python, on all architectures, and this Python may be another one.
+    """
+    if sys.version_info[:2] != MACHINES_PYTHON:
+        return False
+    for folder in folders:
+        unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+        compileall.compile_dir(folder, quiet=2, workers=0, invalidation_mode=unchecked)
+    return True
 
 
 def _write_ram_disk(tree: Path, release: str, target: Path) -> None:

@@ -4,7 +4,6 @@
  * on MIG; soft <= hard <= the GPU's memory; soft 0 and hard MAX is no limit; a group that is removed loses its own; one
  * without a limit reads the nearest of the groups around it. The limits of all of them hold, as with the kernel's dmem.
  */
-#define _GNU_SOURCE
 #include "call.h"
 #include "cgroup.h"
 #include "driver.h"

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "state.h"
 
 #include "driver.h"
@@ -15,6 +14,8 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+extern char *secure_getenv(const char *name); /* not by _GNU_SOURCE: scanf would be one that glibc has since 2.38 */
 
 enum { AFTER_RELOAD_SIZE = (64 + 320) * MAX_GPUS };
 enum { RETRIES = 200, RETRY_NS = 1000000 }; /* a writer needs microseconds; a dead one must not stop its readers */

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugin.devices.other.variables import PCI_ADDRESS
+from plugin.driver.topology.sysfs import with_cpus
 from plugin.system.durable import read_bounded
 
 if TYPE_CHECKING:
@@ -113,10 +114,10 @@ class FoundDevice:
 
     @property
     def numa_node(self) -> int | None:
-        """What sysfs says; -1 is where the firmware does not."""
+        """What sysfs says, as `with_cpus`; -1 is where the firmware does not."""
         for value in self.values("numa_node"):
             if value.isascii() and value.isdigit() and len(value) <= _NUMA_DIGITS:
-                return int(value)
+                return with_cpus(Path(self._root), int(value))
         return None
 
     def values(self, path: str) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ def read_memory(handle: Any) -> dict[str, int]:
         sizes = {"memory_reserved_bytes": int(memory.reserved)}
     else:
         memory, sizes = ask(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle)), {}
-    if memory is None:
+    if memory is None or not memory.total:  # no GPU has none: 0 says nothing either
         return {}
     return {
         **sizes,

@@ -59,7 +59,7 @@ def fair_memory(
     assignments: Iterable[DeviceAssignment], shares_of: Mapping[str, int], inventory: Inventory
 ) -> Mapping[OnGpu, int]:
     """Return what the shares of GPUs that the kubelet gave are of their memory; `shares_of` is how many a GPU has."""
-    memory = {device.gpu.uuid: device.gpu.memory_bytes for device in inventory.devices}
+    memory = {device.gpu.uuid: device.memory_bytes for device in inventory.devices}
     counts: dict[OnGpu, int] = {}
     for each in assignments:
         for device_id in each.device_ids:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -58,3 +59,15 @@ def test_each_module_of_the_ram_disk_comes_after_those_that_it_needs(tmp_path: P
         "jbd2.ko",
         "ext4.ko",
     ]
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_bytecode_is_made_by_a_python_of_the_machines_version_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_same: bool
+) -> None:
+    monkeypatch.setattr(image, "MACHINES_PYTHON", sys.version_info[:2] if is_same else (3, 5))
+    (tmp_path / "good.py").write_text("x = 1\n")
+    (tmp_path / "of_another_python.py").write_text("print 1\n")
+
+    assert image.compile_here(tmp_path) is is_same
+    assert [path.name.partition(".")[0] for path in tmp_path.glob("__pycache__/*")] == ["good"] * is_same

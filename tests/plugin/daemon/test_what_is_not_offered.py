@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lab.nvml import install, models
+from lab.nvml.models import spark
 from tests.plugin.fakes import VERSION, make_dev
 
 if TYPE_CHECKING:
@@ -24,15 +25,7 @@ pytestmark = pytest.mark.functional  # a process each
 
 REPOSITORY = Path(__file__).parents[3]
 SCRIPT = "import sys; from plugin.cli import main; sys.exit(main())"
-NOT_SUPPORTED = 3
 MPS = {"sharing": {"mps": {"resources": [{"name": "gpu", "replicas": 4}]}}}
-
-
-def spark() -> Machine:
-    """Return a machine whose driver does not say how much memory its GPU has."""
-    machine = models.machine("a100-40gb", 1)
-    gb10 = replace(machine.gpus[0], name="NVIDIA GB10", compute_major=12, compute_minor=1)
-    return replace(machine, gpus=(gb10,)).with_failure("nvmlDeviceGetMemoryInfo", NOT_SUPPORTED)
 
 
 def ask(folder: Path, machine: Machine, verb: str, *flags: str, nvidia: object = None, **keys: object) -> Any:

@@ -44,6 +44,24 @@ def test_a_gpu_is_called_by_its_uuid_and_described_in_nvidias_words() -> None:
     assert "taints" not in shown
 
 
+@pytest.mark.parametrize(
+    ("capability", "capacity"),
+    [
+        pytest.param("12.1", {"memory": {"value": "128Gi"}}, id="a GB10 has the machine's"),
+        pytest.param("12.0", {}, id="nobody knows"),
+    ],
+)
+def test_of_a_gpu_whose_driver_tells_no_memory_a_claim_finds_what_is_known(
+    capability: str, capacity: dict[str, object]
+) -> None:
+    tree = DictTree(set())
+    tree.memory = 128 << 30
+    facts = replace(gpu(0), memory_bytes=None, compute_capability=capability)
+    (device,) = find_devices(inventory([facts], tree))
+    assert device.capacity == capacity
+    assert device.to_json(Features()).get("capacity", {}) == capacity
+
+
 def test_a_gpu_in_mig_mode_is_its_mig_devices() -> None:
     facts = replace(gpu(0), is_cut=True, mig=(MIG,))
     tree = DictTree(set())

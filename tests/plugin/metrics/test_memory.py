@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -92,8 +93,10 @@ def test_a_share_has_a_fair_part_and_no_promise() -> None:
         DeviceAssignment(LARGE, "nvidia.com/gpu", (f"{FIRST}::1", f"{FIRST}::3")),
         DeviceAssignment(LARGE, "nvidia.com/gpu", (SECOND, f"{gpu(7).uuid}::0")),
     )
-    whole = INVENTORY.devices[0].gpu.memory_bytes or 0
-    fair = fair_memory(assignments, {FIRST: 4, gpu(7).uuid: 4}, INVENTORY)
+    whole = 128 * GIB
+    of_the_machine = Device(replace(gpu(0), memory_bytes=None), "/dev/nvidia0", memory_bytes=whole)
+    inventory = Inventory(VERSION, (of_the_machine, INVENTORY.devices[1]))
+    fair = fair_memory(assignments, {FIRST: 4, gpu(7).uuid: 4}, inventory)
     assert fair == {(SMALL, FIRST): whole // 4, (LARGE, FIRST): whole // 2}
     processes = (GpuProcess(1, whole, None), GpuProcess(2, 200, None))
     memory = measure_containers({}, {}, (telemetry(0)._replace(processes=processes),), OWNERS, fair)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,17 @@ def test_uv_is_told_everything_that_makes_the_result_independent_of_this_machine
         *["--target", "site", "--python-version", "3.13", "--only-binary", ":all:", "--require-hashes"],
         *["-r", "node.txt"],
     ]
+
+
+def test_libraries_of_another_architecture_are_kept_apart(tmp_path: Path) -> None:
+    uv = make_installer(tmp_path)
+    here = make_libraries(tmp_path, uv)
+    other = replace(here, architecture="aarch64")
+
+    assert here.site("3.11") != other.site("3.11")
+    command = install_command(Path("r"), Path("t"), "3.11", {"UV": str(uv)}, "aarch64")
+    assert "aarch64-manylinux_2_28" in command
+    assert not any("x86_64" in word for word in command)
 
 
 def test_uv_is_found_on_the_path(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from provision.planning.architecture import X86_64
 from provision.planning.supply.payload.errors import PayloadError
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 600
 _LAYOUT = "1"  # of the cache; another one when the installers' options change
 # The oldest C library among the supported distributions is newer than this one.
-_UV_PLATFORM = "x86_64-manylinux_2_28"
-_PIP_PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64", "any")
+_UV_PLATFORM = "{}-manylinux_2_28"
+_PIP_PLATFORMS = ("manylinux_2_28_{}", "manylinux_2_17_{}", "manylinux2014_{}", "any")
 _LAST_LINES = 5
 
 
@@ -44,31 +45,35 @@ class CachedLibraries:
     requirements: Path
     cache: Path
     environment: Mapping[str, str]
+    architecture: str = X86_64.name  # of what is compiled in them, if anything is
 
     def site(self, python: str) -> Path:
         """Return the folder, which is there only when it is complete."""
         digest = hashlib.sha256(self.requirements.read_bytes() + f"{_LAYOUT} {python}".encode()).hexdigest()
-        folder = self.cache / f"site-{python}-{digest[:16]}"
+        suffix = "" if self.architecture == X86_64.name else f"-{self.architecture}"
+        folder = self.cache / f"site-{python}-{digest[:16]}{suffix}"
         if folder.is_dir():
             return folder
         self.cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self.cache, prefix=f".{folder.name}-") as temporary:
             target = Path(temporary) / "site"
-            command = install_command(self.requirements, target, python, self.environment)
+            command = install_command(self.requirements, target, python, self.environment, self.architecture)
             _run(command, self.environment)
             if not folder.is_dir():  # somebody else may have been faster
                 target.rename(folder)
         return folder
 
 
-def install_command(requirements: Path, target: Path, python: str, environment: Mapping[str, str]) -> list[str]:
+def install_command(
+    requirements: Path, target: Path, python: str, environment: Mapping[str, str], architecture: str = X86_64.name
+) -> list[str]:
     """Return the command that installs the libraries; raises `PayloadError` where neither uv nor pip is."""
     common = ["--target", str(target), "--python-version", python, "--only-binary", ":all:", "--require-hashes"]
     uv = environment.get("UV") or shutil.which("uv", path=environment.get("PATH"))
     if uv:
-        install = [uv, "pip", "install", "--quiet", "--python-platform", _UV_PLATFORM]
+        install = [uv, "pip", "install", "--quiet", "--python-platform", _UV_PLATFORM.format(architecture)]
         return [*install, *common, "-r", str(requirements)]
-    platforms = [word for each in _PIP_PLATFORMS for word in ("--platform", each)]
+    platforms = [word for each in _PIP_PLATFORMS for word in ("--platform", each.format(architecture))]
     quiet = ["install", "--quiet", "--disable-pip-version-check", "--implementation", "cp"]
     return [*_pip(environment), *quiet, *platforms, *common, "-r", str(requirements)]
 

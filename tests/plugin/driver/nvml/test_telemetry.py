@@ -125,6 +125,12 @@ def test_what_a_gpu_does_not_know_is_none_and_not_zero(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_driver_that_tells_a_size_of_zero_tells_none(tmp_path: Path) -> None:
+    (found,) = measure(tmp_path, models.machine("a100-40gb", 1).with_gpu(0, memory_total=0, memory_reserved=0))
+    assert {value for name, value in found.items() if name.startswith("memory_") and name.endswith("_bytes")} == {None}
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "fields"),
     [

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from plugin.devices.inventory import HostTree
+from plugin.devices.other.sysfs import HostSysfs
 from plugin.driver.topology.facts import Nic, Place
 from plugin.driver.topology.sysfs import read_nics, read_place
 
@@ -42,6 +45,34 @@ def test_a_place_is_the_way_from_the_host_bridge(tmp_path: Path) -> None:
 def test_a_device_that_sysfs_does_not_have_is_nowhere(tmp_path: Path) -> None:
     assert read_place(tmp_path, "0000:13:00.0") == Place("0000:13:00.0")
     assert read_nics(tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "with_cpus", "distances", "expected"),
+    [
+        pytest.param("9", "0-1", "40 80 10 40", 0, id="memory of a GPU beside the first processor"),
+        pytest.param("9", "0-1", "80 40 10 40", 1, id="beside the second one"),
+        pytest.param("1", "0-1", "80 10 40 40", 1, id="a node with CPUs"),
+        pytest.param("9", "0-1", "40 80", 9, id="distances that are not those of all nodes"),
+        pytest.param("9", "", "40 80 10 40", 9, id="no CPUs anywhere"),
+        pytest.param("9", "0-x", "40 80 10 40", 9, id="no list"),
+    ],
+)
+def test_a_device_of_a_node_without_cpus_is_at_the_nearest_that_has_some(
+    tmp_path: Path, said: str, with_cpus: str, distances: str, expected: int
+) -> None:
+    """A kubelet that aligns CPUs with devices would admit no pod."""
+    nodes = tmp_path / "devices/system/node"
+    (nodes / f"node{said}").mkdir(parents=True)
+    (nodes / f"node{said}/distance").write_text(f"{distances}\n")
+    (nodes / "has_cpu").write_text(f"{with_cpus}\n")
+    (nodes / "online").write_text("0-1,9-10\n")
+    add_device(tmp_path, *BRIDGES, "0000:13:00.0", numa_node=f"{said}\n")
+
+    assert HostTree(tmp_path, tmp_path).numa_node("0000:13:00.0") == expected
+    assert read_place(tmp_path, "0000:13:00.0").numa_node == expected
+    [other] = HostSysfs(tmp_path, tmp_path).devices("bus/pci/devices")
+    assert other.numa_node == expected
 
 
 def test_rdma_devices_are_those_on_a_bus(tmp_path: Path) -> None:

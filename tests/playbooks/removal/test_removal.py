@@ -18,6 +18,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.originals imp
     remember_held,
     remember_packages,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.removal.packages import RemovalError
 from ansible_collections.grapnel.node.plugins.module_utils.removal.plan import document, find_removal
 
 from tests.playbooks.fakes import Systemd

@@ -147,11 +147,9 @@ def test_a_machine_without_an_engine_becomes_a_node_and_is_given_back(machine: M
         machine.declare(driver, version)
         assert "1 converged" in machine.apply()
         assert machine.lab.module_version() == driver
-        wait_for(f"the kubelet knows its engine as {version}", lambda: machine.engine() == version)  # noqa: B023
-        left, works = (
-            works,
-            wait_for("a pod with a GPU is back", lambda: running(room, "works"), evidence=room.evidence),
-        )
+        wait_for(f"the kubelet knows {version}", lambda version=version: machine.engine() == version)
+        left = works
+        works = wait_for("a pod with a GPU is back", lambda: running(room, "works"), evidence=room.evidence)
         assert works != left
         assert room.identities("stays") == stays
 

@@ -28,7 +28,7 @@ FILES = Path(__file__).with_name("files")
 CONTAINERD_PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr")
 BUILD_PACKAGES = ("dkms", "gcc", "make")  # for the kernel module of a driver that is declared later
 POD_PACKAGES = ("containernetworking-plugins",)
-RUNTIME_PACKAGES = ("runc", *POD_PACKAGES)
+RUNTIME_PACKAGES: tuple[str, ...] = ("runc", *POD_PACKAGES)
 CONTAINERD_PACKAGES = ("containerd", *RUNTIME_PACKAGES)
 CRIO_PROGRAMS = ("crio", "pinns")
 CRIO_PACKAGES = ("conmon", "skopeo", *RUNTIME_PACKAGES)
@@ -48,7 +48,7 @@ def plan_node(node: ClusterNode, say: Callable[[str], None]) -> NodeSpec:
     Programs that are not in the cache are built, with progress reported to ``say``.
     """
     programs = [golang.kubernetes(say=say) / "kubelet"]
-    packages = CONTAINERD_PACKAGES
+    packages: tuple[str, ...] = CONTAINERD_PACKAGES
     if node.engine is Engine.CONTAINERD_2:
         built = golang.containerd(say=say)
         programs += [built / name for name in CONTAINERD_PROGRAMS]

@@ -104,10 +104,14 @@ class Machine:
         assert done.returncode == 0, done.stdout + done.stderr
         assert "1 removed" in done.stdout
 
-    def engine(self) -> str:
-        """Return the version of the engine that the kubelet knows."""
-        found = self.stage.api.node(self.name).status.node_info.container_runtime_version
-        return str(found.partition("://")[2])
+    def wait_for_engine(self, version: str) -> None:
+        """Wait until the kubelet knows its engine in this version."""
+
+        def is_known() -> bool:
+            found = self.stage.api.node(self.name).status.node_info.container_runtime_version
+            return str(found).partition("://")[2] == version
+
+        wait_for(f"the kubelet knows {version}", is_known)
 
 
 @pytest.fixture
@@ -133,7 +137,7 @@ def test_a_machine_without_an_engine_becomes_a_node_and_is_given_back(machine: M
     machine.cluster.join(machine.name)
     assert "1 unchanged" in machine.apply()
     machine.stage.wait_for_gpus(machine.name, len(machine.lab.uuids))
-    assert machine.engine() == engine
+    machine.wait_for_engine(engine)
     assert_sights(machine, room)
     room.start(
         pod("stays", container(script=STAY), node=machine.name, runtime_class=""),
@@ -147,7 +151,7 @@ def test_a_machine_without_an_engine_becomes_a_node_and_is_given_back(machine: M
         machine.declare(driver, version)
         assert "1 converged" in machine.apply()
         assert machine.lab.module_version() == driver
-        wait_for(f"the kubelet knows {version}", lambda version=version: machine.engine() == version)
+        machine.wait_for_engine(version)
         left = works
         works = wait_for("a pod with a GPU is back", lambda: running(room, "works"), evidence=room.evidence)
         assert works != left
@@ -161,10 +165,9 @@ def test_a_machine_without_an_engine_becomes_a_node_and_is_given_back(machine: M
 
 def assert_sights(machine: Machine, room: Room) -> None:
     """See that a pod with a GPU has that one and the driver, and one without has nothing."""
-    looking = {"image": TEST, "script": LOOK}
     ended = room.run(
-        pod("given", container(**looking, gpus=1), node=machine.name),
-        pod("none", container(**looking), node=machine.name, runtime_class=""),
+        pod("given", container(script=LOOK, image=TEST, gpus=1), node=machine.name),
+        pod("none", container(script=LOOK, image=TEST), node=machine.name, runtime_class=""),
     )
     given, none = (json.loads(ended[name].logs["main"].splitlines()[0]) for name in ("given", "none"))
     (uuid,) = given["gpus"]

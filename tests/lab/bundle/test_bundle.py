@@ -44,6 +44,24 @@ def test_the_index_lists_every_package_with_its_file(bundle: Bundle) -> None:
 
 
 @pytest.mark.slow
+def test_a_suite_with_a_component_names_its_files_from_the_root_on(tmp_path: Path) -> None:
+    folder = tmp_path / "root/dists/noble"
+    folder.mkdir(parents=True)
+    build_package(folder, *PACKAGES[0])
+    publish(folder, "noble", tmp_path / "key", "stable")
+    (line,) = [line for line in _index(folder).splitlines() if line.startswith("Filename: ")]
+    assert (folder.parents[1] / line.removeprefix("Filename: ")).is_file()
+    assert {"Components: stable", "Codename: noble"} <= {*(folder / "Release").read_text().splitlines()}
+
+
+def _index(folder: Path) -> str:
+    release = (folder / "Release").read_text()
+    place = "stable/binary-amd64/Packages"
+    assert f" {place}\n" in release
+    return (folder / place).read_text()
+
+
+@pytest.mark.slow
 def test_driver_versions_are_upstreams_and_in_order(bundle: Bundle) -> None:
     assert bundle.driver_versions() == ["535.309.01", "550.163.01"]
 

@@ -79,6 +79,10 @@ class Machine:
     def name(self) -> str:
         return self.node.name
 
+    @property
+    def in_cluster(self) -> tuple[str, str]:
+        return ("--kubeconfig", str(self.operator.kubeconfig))
+
     def declare(self, driver: str, engine: str) -> None:
         key = self.node.machine.bundle.joinpath(PUBLIC_KEY).read_text()
         drivers = {"version": driver, "companions": [], **self.case.driver}
@@ -99,10 +103,11 @@ class Machine:
         assert done.returncode == 0, done.stdout
         return done.stdout
 
-    def remove(self) -> None:
-        done = self.operator.grapnel("remove", self.name, "--yes", "--kubeconfig", str(self.operator.kubeconfig))
+    def remove(self, *options: str) -> str:
+        done = self.operator.grapnel("remove", self.name, "--yes", *(options or self.in_cluster))
         assert done.returncode == 0, done.stdout + done.stderr
         assert "1 removed" in done.stdout
+        return " ".join(done.stdout.split())
 
     def wait_for_engine(self, version: str) -> None:
         """Wait until the kubelet knows its engine in this version."""
@@ -158,8 +163,9 @@ def test_a_machine_without_an_engine_becomes_a_node_and_is_given_back(machine: M
         assert room.identities("stays") == stays
 
     room.clear()
-    machine.remove()
+    assert "the node has a kubelet, which needs it" in machine.remove()
     machine.cluster.leave(machine.name)
+    machine.remove("--no-cluster")
     assert before.difference(take_snapshot(machine.node)) == {}
 
 

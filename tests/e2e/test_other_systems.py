@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tests.e2e.room import Room
     from tests.e2e.stage import Stage
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]  # four or five applies, two removals
 
 HOLDS = container(image=TEST, command=["gpu-test", "hold"], gpus=1)
 LOOK = f"gpu-test look; echo {LOOKED}"
@@ -120,8 +120,10 @@ class Machine:
 
 
 @pytest.fixture
-def machine(request: pytest.FixtureRequest, stage: Stage, tmp_path: Path) -> Iterator[Machine]:
-    assert stage.operator is not None
+def machine(
+    request: pytest.FixtureRequest, stage: Stage, lab_nodes: tuple[LabNode, ...], tmp_path: Path
+) -> Iterator[Machine]:
+    assert lab_nodes
     case: Case = request.param
     try:
         yield Machine(case, stage, tmp_path)

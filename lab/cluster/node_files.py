@@ -33,7 +33,6 @@ CONTAINERD_PACKAGES = ("containerd", *RUNTIME_PACKAGES)
 CRIO_PROGRAMS = ("crio", "pinns")
 CRIO_PACKAGES = ("conmon", "skopeo", *RUNTIME_PACKAGES)
 POD_NETWORK = "10.178"
-KUBELET_UNIT = "/etc/systemd/system/kubelet.service"
 KUBELET_UNITS = ("kubelet.service", "lab-images.service", "lab-service.service")
 WANTS = "/etc/systemd/system/multi-user.target.wants"
 CONTAINERD_SOCKET = "unix:///run/containerd/containerd.sock"
@@ -96,7 +95,7 @@ def furnish_crio(layer: Layer, address: str) -> None:
 
 def furnish(control_plane: ControlPlane, node_count: int, node: ClusterNode, layer: Layer, address: str) -> None:
     """Write the files of a new node."""
-    layer.copy_tree("/", FILES / "node", without=(KUBELET_UNIT.lstrip("/"),) if node.system else ())
+    layer.copy_tree("/", FILES / "node")
     if node.system:
         _furnish_site(layer, node.engine, address)
     else:

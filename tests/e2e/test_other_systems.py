@@ -8,6 +8,7 @@ and the next `apply` finds the cluster.
 from __future__ import annotations
 
 import json
+import operator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -33,9 +34,8 @@ if TYPE_CHECKING:
     from tests.e2e.room import Room
     from tests.e2e.stage import Stage
 
-pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]  # four or five applies, two removals
+pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.usefixtures("lab_nodes"), pytest.mark.timeout(900)]
 
-HOLDS = container(image=TEST, command=["gpu-test", "hold"], gpus=1)
 # What differs when all of grapnel's is gone: lists with the engine, its files, what it and the kubelet have made.
 STAYS = (
     *("packages", "units", "active"),
@@ -91,12 +91,8 @@ class Machine:
         self.case, self.stage, self.cluster = case, stage, Cluster(NAME)
         folder.joinpath("inventory.yaml").symlink_to(self.cluster.site.inventory_path)
         self.operator = Operator(folder, self.cluster.kubeconfig)
-        self.node = self.cluster.prepare(case.node)
+        self.node, self.name = self.cluster.prepare(case.node), case.node.name
         self.lab = LabNode(self.node, "crio" if case.node.engine is Engine.CRIO else "containerd")
-
-    @property
-    def name(self) -> str:
-        return self.node.name
 
     def declare(self, driver: str, engine: str) -> None:
         key = self.node.machine.bundle.joinpath(PUBLIC_KEY).read_text()
@@ -105,12 +101,8 @@ class Machine:
         for section in (drivers, runtime):
             if "repository" in section:
                 section["repository"] = {**section["repository"], "key": key}
-        document = {
-            "apiVersion": "grapnel.dev/v1alpha1",
-            "kind": "GpuStack",
-            "metadata": {"name": "stage"},
-            "spec": {"driver": drivers, "runtime": runtime},
-        }
+        spec = {"driver": drivers, "runtime": runtime}
+        document = {"apiVersion": "grapnel.dev/v1alpha1", "kind": "GpuStack", "spec": spec}
         self.operator.folder.joinpath("grapnel.yaml").write_text(json.dumps(document))
 
     def apply(self) -> str:
@@ -125,20 +117,12 @@ class Machine:
         return " ".join(done.stdout.split())
 
     def wait_for_engine(self, version: str) -> None:
-        """Wait until the kubelet knows its engine in this version."""
-
-        def is_known() -> bool:
-            found = self.stage.api.node(self.name).status.node_info.container_runtime_version
-            return str(found).partition("://")[2] == version
-
-        wait_for(f"the kubelet knows {version}", is_known)
+        said = operator.attrgetter("status.node_info.container_runtime_version")
+        wait_for(f"the kubelet knows {version}", lambda: said(self.stage.api.node(self.name)).endswith(f"/{version}"))
 
 
 @pytest.fixture
-def machine(
-    request: pytest.FixtureRequest, stage: Stage, lab_nodes: tuple[LabNode, ...], tmp_path: Path
-) -> Iterator[Machine]:
-    assert lab_nodes
+def machine(request: pytest.FixtureRequest, stage: Stage, tmp_path: Path) -> Iterator[Machine]:
     case: Case = request.param
     try:
         yield Machine(case, stage, tmp_path)
@@ -163,7 +147,7 @@ def test_a_machine_without_an_engine_becomes_a_node_and_keeps_the_engine_alone(m
     assert_sights(machine, room)
     room.start(
         pod("stays", container(script=STAY), node=machine.name, runtime_class=""),
-        deployment("works", 1, HOLDS, node=machine.name),
+        deployment("works", 1, container(image=TEST, command=["gpu-test", "hold"], gpus=1), node=machine.name),
     )
     room.wait_running(["stays"])
     stays = room.identities("stays")

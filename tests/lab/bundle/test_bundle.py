@@ -49,16 +49,11 @@ def test_a_suite_with_a_component_names_its_files_from_the_root_on(tmp_path: Pat
     folder.mkdir(parents=True)
     build_package(folder, *PACKAGES[0])
     publish(folder, "noble", tmp_path / "key", "stable")
-    (line,) = [line for line in _index(folder).splitlines() if line.startswith("Filename: ")]
+    release, index = ((folder / name).read_text() for name in ("Release", "stable/binary-amd64/Packages"))
+    assert " stable/binary-amd64/Packages\n" in release
+    (line,) = [line for line in index.splitlines() if line.startswith("Filename: ")]
     assert (folder.parents[1] / line.removeprefix("Filename: ")).is_file()
-    assert {"Components: stable", "Codename: noble"} <= {*(folder / "Release").read_text().splitlines()}
-
-
-def _index(folder: Path) -> str:
-    release = (folder / "Release").read_text()
-    place = "stable/binary-amd64/Packages"
-    assert f" {place}\n" in release
-    return (folder / place).read_text()
+    assert {"Components: stable", "Codename: noble"} <= {*release.splitlines()}
 
 
 @pytest.mark.slow

@@ -59,6 +59,7 @@ CONTENTS: dict[str, tuple[Request, ...]] = {
     ),
     "bookworm": (
         Request(ENGINE_PACKAGES),
+        Request(CRIO_PACKAGES),
         Request(IMAGE_PACKAGES),
         Request(BUILDER_PACKAGES),
         Request(DNF_PACKAGES),

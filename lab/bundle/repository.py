@@ -1,4 +1,4 @@
-"""Turns a folder of .deb files into a flat, signed apt repository: Packages, Packages.gz, Release, InRelease.
+"""Turns a folder of .deb files into a signed apt repository: Packages, Packages.gz, Release, InRelease.
 
 Format: the Debian wiki's "DebianRepository/Format". The lab's own key is generated once and kept in the cache.
 """
@@ -23,13 +23,18 @@ PUBLIC_KEY = "signing-key.asc"
 GPG_TIMEOUT_S = 60.0
 
 
-def publish(folder: Path, suite: str, key_dir: Path) -> None:
-    """Describe and sign every package in ``folder``."""
-    packages = "\n".join(_stanza(deb) for deb in sorted(folder.glob("*.deb"))).encode()
-    indexes = {"Packages": packages, "Packages.gz": gzip.compress(packages, 6, mtime=0)}
+def publish(folder: Path, suite: str, key_dir: Path, component: str = "") -> None:
+    """Describe and sign every package in ``folder``: a flat repository.
+
+    With a ``component`` it is one with suites, and ``folder`` is that of the suite: ``dists/SUITE`` below its root.
+    """
+    root, place = (folder.parents[1], f"{component}/binary-amd64/") if component else (folder, "")
+    packages = "\n".join(_stanza(deb, root) for deb in sorted(folder.glob("*.deb"))).encode()
+    indexes = {f"{place}Packages": packages, f"{place}Packages.gz": gzip.compress(packages, 6, mtime=0)}
     for name, data in indexes.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(data)
-    release = _release(suite, indexes)
+    release = _release(suite, indexes, component)
     (folder / "Release").write_text(release)
     secret = signing_key(key_dir)
     (folder / "InRelease").write_text(_gpg(secret, "--clearsign", input_text=release))
@@ -70,20 +75,21 @@ def _gpg(secret: Path | None, *arguments: str, first: tuple[str, ...] = (), inpu
             run(["gpgconf", "--homedir", home, "--kill", "all"], timeout_s=GPG_TIMEOUT_S, check=False)
 
 
-def _stanza(deb: Path) -> str:
+def _stanza(deb: Path, root: Path) -> str:
     control = run(["dpkg-deb", "--field", str(deb)], timeout_s=60).stdout.rstrip("\n")
     with deb.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return f"{control}\nFilename: ./{deb.name}\nSize: {deb.stat().st_size}\nSHA256: {digest}\n"
+    return f"{control}\nFilename: ./{deb.relative_to(root)}\nSize: {deb.stat().st_size}\nSHA256: {digest}\n"
 
 
-def _release(suite: str, indexes: dict[str, bytes]) -> str:
+def _release(suite: str, indexes: dict[str, bytes], component: str) -> str:
     lines = [
         "Origin: grapnel-lab",
         "Label: grapnel-lab",
         f"Suite: {suite}",
         f"Codename: {suite}",
         "Architectures: amd64 all",
+        *([f"Components: {component}"] if component else ()),
         f"Date: {formatdate(time.time(), usegmt=True)}",
         "SHA256:",
     ]

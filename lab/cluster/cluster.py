@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from lab.cluster.control_plane import ControlPlane
 from lab.cluster.errors import ClusterError, StartError
-from lab.cluster.node_files import furnish, plan_node
+from lab.cluster.node_files import KUBELET_UNITS, furnish, plan_node
 from lab.cluster.spec import DEFAULT, ClusterSpec, available_memory_bytes
 from lab.cluster.status import ClusterStatus, NodeState, parse_node, parse_pod
 from lab.machine.folders import write_atomic
@@ -91,6 +91,22 @@ class Cluster:
             for node in spec.nodes:
                 self._wait_ready(node.name, timeout_s)
                 self._report(f"{node.name} is Ready")
+
+    def prepare(self, node: ClusterNode) -> Node:
+        """Boot one more machine, with a kubelet and without an engine: once it has one, `join` makes it a node."""
+        with self._lock():
+            made = plan_node(node, self._report)
+            return self.site.up(made, functools.partial(furnish, self.control_plane, len(self.spec.nodes) + 1, node))
+
+    def join(self, name: str, *, timeout_s: float = NODES_TIMEOUT_S) -> None:
+        """Start a prepared machine's kubelet, as `kubeadm join` does; return when its node is Ready."""
+        self.site.node(name).run(["systemctl", "enable", "--now", *KUBELET_UNITS])
+        self._wait_ready(name, timeout_s)
+
+    def leave(self, name: str) -> None:
+        """Stop a prepared machine's kubelet and forget its node, as `kubeadm reset` and `kubectl delete node` do."""
+        self.site.node(name).run(["systemctl", "disable", "--now", *KUBELET_UNITS])
+        self.kubectl(["delete", "node", name, "--ignore-not-found"])
 
     def down(self) -> None:
         """Remove everything that belongs to the cluster, even after a crash."""

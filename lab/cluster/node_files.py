@@ -27,11 +27,13 @@ if TYPE_CHECKING:
 FILES = Path(__file__).with_name("files")
 CONTAINERD_PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr")
 BUILD_PACKAGES = ("dkms", "gcc", "make")  # for the kernel module of a driver that is declared later
-RUNTIME_PACKAGES: tuple[str, ...] = ("runc", "containernetworking-plugins")
+POD_PACKAGES = ("containernetworking-plugins",)
+RUNTIME_PACKAGES: tuple[str, ...] = ("runc", *POD_PACKAGES)
 CONTAINERD_PACKAGES = ("containerd", *RUNTIME_PACKAGES)
 CRIO_PROGRAMS = ("crio", "pinns")
 CRIO_PACKAGES = ("conmon", "skopeo", *RUNTIME_PACKAGES)
 POD_NETWORK = "10.178"
+KUBELET_UNITS = ("kubelet.service", "lab-images.service", "lab-service.service")
 WANTS = "/etc/systemd/system/multi-user.target.wants"
 CONTAINERD_SOCKET = "unix:///run/containerd/containerd.sock"
 CRIO_SOCKET = "unix:///var/run/crio/crio.sock"
@@ -42,10 +44,11 @@ ADDED = {Engine.CONTAINERD_2: ("containerd-2", "containerd.service"), Engine.CRI
 def plan_node(node: ClusterNode, say: Callable[[str], None]) -> NodeSpec:
     """Return the lab node: engine packages installed, programs and images bind-mounted.
 
+    A ``system`` has neither: what an engine needs of elsewhere, and for CRI-O, which loads no archive, what does.
     Programs that are not in the cache are built, with progress reported to ``say``.
     """
     programs = [golang.kubernetes(say=say) / "kubelet"]
-    packages = CONTAINERD_PACKAGES
+    packages: tuple[str, ...] = CONTAINERD_PACKAGES
     if node.engine is Engine.CONTAINERD_2:
         built = golang.containerd(say=say)
         programs += [built / name for name in CONTAINERD_PROGRAMS]
@@ -53,13 +56,17 @@ def plan_node(node: ClusterNode, say: Callable[[str], None]) -> NodeSpec:
     elif node.engine is Engine.CRIO:
         programs += crio_programs(say)
         packages = CRIO_PACKAGES
+    if node.system:
+        packages = CRIO_PACKAGES if node.engine is Engine.CRIO else POD_PACKAGES
+        programs = programs[:1]
     archives = [(str(images.archive(name)), f"/srv/images/{name}.tar") for name in images.NAMES]
     return NodeSpec(
         node.name,
         suite=node.suite,
         gpus=node.gpus,
-        driver_module=node.driver_module,
-        packages=(*packages, *BUILD_PACKAGES),
+        driver_module="" if node.system else node.driver_module,
+        packages=packages if node.system else (*packages, *BUILD_PACKAGES),
+        system=node.system,
         binds=(*((str(path.resolve()), f"/usr/local/bin/{path.name}") for path in programs), *archives),
     )
 
@@ -89,11 +96,13 @@ def furnish_crio(layer: Layer, address: str) -> None:
 def furnish(control_plane: ControlPlane, node_count: int, node: ClusterNode, layer: Layer, address: str) -> None:
     """Write the files of a new node."""
     layer.copy_tree("/", FILES / "node")
-    KmodFiles(layer, find_suite(node.suite).kernel_release).install_headers()
-    units = ["kubelet.service", "lab-images.service", "lab-service.service"]
-    for unit in units:
-        layer.link(f"{WANTS}/{unit}", f"../{unit}")
-    _furnish_engine(layer, node.engine, address)
+    if node.system:
+        _furnish_site(layer, node.engine, address)
+    else:
+        KmodFiles(layer, find_suite(node.suite).kernel_release).install_headers()
+        for unit in KUBELET_UNITS:
+            layer.link(f"{WANTS}/{unit}", f"../{unit}")
+        _furnish_engine(layer, node.engine, address)
     certificates = control_plane.certificates
     client = certificates.prepare_node(node.name)
     layer.write("/etc/kubernetes/kubelet.kubeconfig", control_plane.render_kubeconfig(client), 0o600)
@@ -113,6 +122,19 @@ def _furnish_engine(layer: Layer, engine: Engine, address: str) -> None:
         folder, unit = ADDED[engine]
         layer.copy_tree("/", FILES / folder)
         layer.link(f"{WANTS}/{unit}", f"/usr/local/lib/systemd/system/{unit}")
+    _write_pod_network(layer, address)
+
+
+def _furnish_site(layer: Layer, engine: Engine, address: str) -> None:
+    """Write what the site's administrator has for an engine that is not there yet: no main file, and no policy."""
+    if engine is Engine.CRIO:
+        layer.copy_tree("/", FILES / "crio", without=("usr/local", "etc/crio/policy.json"))
+    else:
+        layer.copy("/etc/containerd/conf.d/10-site.toml", FILES / "containerd-2/etc/containerd/config.toml")
+    _write_pod_network(layer, address)
+
+
+def _write_pod_network(layer: Layer, address: str) -> None:
     layer.write("/etc/cni/net.d/10-lab.conflist", json.dumps(pod_network(address), indent=2) + "\n")
 
 

@@ -29,13 +29,17 @@ class Engine(StrEnum):
 
 @dataclass(frozen=True)
 class ClusterNode:
-    """A node of the cluster."""
+    """A node of the cluster.
+
+    ``system`` is a name of ``lab.sources``: such a node has neither engine nor driver, and joins later.
+    """
 
     name: str
     suite: str = "trixie"
     engine: Engine = Engine.PACKAGED
     gpus: int = 4
     driver_module: str = DRIVER_MODULE
+    system: str = ""
 
 
 @dataclass(frozen=True)

@@ -64,8 +64,8 @@ class NodeSpec:
 
     def _check_system(self) -> None:
         find_system(self.system)
-        if self.builder or self.packages or self.suite != BASE_SUITE:
-            hint = f"leave out builder and packages, and say suite={BASE_SUITE!r}: {self.system} is made of it"
+        if self.builder or self.suite != BASE_SUITE:
+            hint = f"leave out builder, and say suite={BASE_SUITE!r}: {self.system} is made of it"
             raise SiteError(f"node {self.name}: {self.system} decides what is on it", hint=hint)
 
     @property

@@ -47,7 +47,7 @@ def find_materials(spec: NodeSpec) -> Materials:
     """Return what a node of ``spec`` is made of, building what the cache lacks."""
     tree = trees.ensure(spec.suite)
     if spec.system:
-        found = sources.ensure(spec.system)
+        found = sources.ensure(spec.system, spec.packages)
         lower, versions = (*found.layers, tree), found.system.versions
         return Materials(lower, found.repositories, found.public_key, versions, found.system)
     packages = bundle.ensure(spec.suite)

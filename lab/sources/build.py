@@ -55,8 +55,11 @@ class Sources:
         return self.repositories / PUBLIC_KEY
 
 
-def ensure(name: str) -> Sources:
-    """Return the package sources of the system ``name``, building them unless the cache has them."""
+def ensure(name: str, installed: tuple[str, ...] = ()) -> Sources:
+    """Return the package sources of the system ``name``, building them unless the cache has them.
+
+    ``installed`` are packages of ``BASE_SUITE`` that its nodes have from the start: for rpm they are of no package.
+    """
     system = find_system(name)
     tree, packages = trees.ensure(BASE_SUITE), bundle.ensure(BASE_SUITE)
     texts = [(HERE / file).read_bytes() for file in (*INPUTS, f"tables/{system.table}.toml")]
@@ -69,9 +72,9 @@ def ensure(name: str) -> Sources:
         with locked(folder.parent / f"{name}.lock", wait_s=BUILD_TIMEOUT_S):
             if not folder.is_dir():
                 _build(system, folder)
-    if system.manager == "apt":
-        return Sources(system, folder, ())
-    return Sources(system, folder, (folder / "system", bundle.ensure_layer(BASE_SUITE, LAYERS[system.manager])))
+    below = (*LAYERS.get(system.manager, ()), *installed)
+    layers = (bundle.ensure_layer(BASE_SUITE, below),) if below else ()
+    return Sources(system, folder, layers if system.manager == "apt" else (folder / "system", *layers))
 
 
 def _build(system: System, folder: Path) -> None:
@@ -94,17 +97,19 @@ def _build_debs(system: System, partial: Path) -> None:
     for package in bundle.ensure(BASE_SUITE).packages():
         if "nvidia" not in package.path.name and not package.name.startswith("libcuda"):
             os.link(package.path, repositories / package.path.name)
-    of_crio = repositories / CRIOS / "deb"
+    of_crio, of_docker = repositories / CRIOS / "deb", repositories / DOCKERS / "dists" / system.repository
     of_crio.mkdir(parents=True)
+    of_docker.mkdir(parents=True)
     folders = [(repositories, each) for each in (*driver_packages(system), *own_packages(system))]
     folders += [(of_crio, each) for each in crio_packages(system)]
+    folders += [(of_docker, each) for each in docker_packages(system)]
     for index, (folder, built) in enumerate(folders):
         staged = partial / "stage" / str(index)
         staged.mkdir()
         write_content(built, system, staged)
         deb.build(built, staged, folder)
-    for folder in (repositories, of_crio):
-        publish(folder, system.repository, cache_dir() / "bundle" / "key")
+    for folder, component in ((repositories, ""), (of_crio, ""), (of_docker, "stable")):
+        publish(folder, system.repository, cache_dir() / "bundle" / "key", component)
 
 
 def _build_rpms(system: System, partial: Path) -> None:

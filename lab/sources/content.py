@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from lab import bundle, golang
 from lab.kmod import MODULES, build_modules, module_argv
 from lab.machine.command import run
+from lab.sources.systems import BASE_SUITE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,8 +148,9 @@ def scripts(package: Package) -> dict[str, str]:
             after.append("/sbin/ldconfig")
         if kind in ("modules", "kernel"):
             after.append(f"/sbin/depmod -a {package.kernel} || :")
-        if kind == "containerd" and words[-1] == "ubuntu":  # as debhelper has it started
-            after.append("systemctl daemon-reload; systemctl enable --now containerd.service || :")
+        if kind == "containerd" and "ubuntu" in package.release:  # Docker's restarts it after an upgrade as well
+            verb = "restart" if words[-1] == "docker" else "start"
+            after.append(f"systemctl daemon-reload; systemctl enable containerd; systemctl {verb} containerd || :")
         if kind == "docker":
             after.append("getent group docker > /dev/null || groupadd --system docker")
         if kind == "dkms":
@@ -237,8 +239,10 @@ def _containerd(_: Package, __: System, root: Path, words: list[str]) -> None:
     version, whose = words
     folder = "/usr/sbin" if whose == "suse" else "/usr/bin"
     programs = [each for each in sorted(golang.containerd(version).iterdir()) if whose != "suse" or each.name != "ctr"]
-    for program in (*programs, *([golang.runc() / "runc"] if whose == "docker" else [])):
+    for program in programs:
         _copy(program, root / folder.lstrip("/"))
+    if whose == "docker":
+        _copy_runc(root / "usr/bin")
     _write(root / "usr/lib/systemd/system/containerd.service", CONTAINERD_UNIT.format(folder=folder))
     if whose in SETTINGS:
         _write(root / "etc/containerd/config.toml", SETTINGS[whose])
@@ -254,7 +258,7 @@ def _crio(_: Package, __: System, root: Path, ___: list[str]) -> None:
     """Write a real CRI-O with runc, and a monitor that knows its version: it can be started, and start no container."""
     for program in sorted(golang.crio().iterdir()):
         _copy(program, root / "usr/bin")
-    _copy(golang.runc() / "runc", root / "usr/libexec/crio")
+    _copy_runc(root / "usr/libexec/crio")
     _write(root / "usr/libexec/crio/conmon", "#!/bin/sh\necho conmon version 2.2.1\n", 0o755)
     _write(root / "usr/lib/systemd/system/crio.service", CRIO_UNIT)
     _write(root / "etc/crio/crio.conf.d/10-crio.conf", CRIO_SETTINGS)
@@ -273,9 +277,14 @@ def _docker_cli(_: Package, __: System, root: Path, ___: list[str]) -> None:
     _copy_of_debian("docker-cli", "usr/bin/docker", root / "usr/bin")
 
 
-def _copy_of_debian(package: str, program: str, folder: Path) -> None:
+def _copy_runc(folder: Path) -> None:
+    """Copy Debian's, as these packages bring one that knows seccomp, which kubelets ask for."""
+    _copy_of_debian("runc", "usr/sbin/runc", folder, BASE_SUITE)
+
+
+def _copy_of_debian(package: str, program: str, folder: Path, suite: str = DOCKER_SUITE) -> None:
     with tempfile.TemporaryDirectory() as unpacked:
-        deb = bundle.ensure(DOCKER_SUITE).find(package).path
+        deb = bundle.ensure(suite).find(package).path
         run(["dpkg-deb", "--extract", str(deb), unpacked], timeout_s=UNPACK_TIMEOUT_S)
         _copy(Path(unpacked, program), folder)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 BUILD_TIMEOUT_S = 60.0
 SCRIPTS = {"post": "postinst", "preun": "prerm"}
-FIELDS = {"requires": "Depends", "provides": "Provides", "conflicts": "Conflicts"}
+FIELDS = {"requires": "Depends", "provides": "Provides", "conflicts": "Conflicts", "obsoletes": "Replaces"}
 
 
 def control(package: Package) -> str:
@@ -37,6 +37,8 @@ def build(package: Package, staged: Path, folder: Path) -> None:
         path = staged / "DEBIAN" / SCRIPTS[name]
         path.write_text(f"#!/bin/sh\n{text}\n")
         path.chmod(0o755)
+    if settings := sorted(path for path in (staged / "etc").rglob("*") if path.is_file()):
+        (staged / "DEBIAN" / "conffiles").write_text("".join(f"/{path.relative_to(staged)}\n" for path in settings))
     file = folder / f"{package.name}_{package.version}-{package.release}_amd64.deb"
     run(
         ["dpkg-deb", "--root-owner-group", "-Zgzip", "-z1", "--build", str(staged), str(file)],

@@ -96,7 +96,7 @@ SYSTEMS = {
             "ubuntu2404", "apt", "ubuntu", "6.8.0-60-generic",
             _os("ubuntu", "24.04", "Ubuntu", "debian", codename="noble"),
             ("570.133.20", "580.159.03", "580.173.02"), repository="noble", other_kernel="6.8.0-63-generic",
-            own_engine="2.2.1", crio="1.36.3",
+            engines=("2.2.1", "2.4.2"), own_engine="2.2.1", crio="1.36.3",
         ),
     )
 }  # fmt: skip

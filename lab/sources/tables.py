@@ -86,19 +86,22 @@ def _package(row: dict[str, Any], table: dict[str, Any], system: System, version
 def docker_packages(system: System) -> list[Package]:
     """Return what of Docker's repository the lab has: every version of containerd.io for ``system``, and Docker.
 
-    Relations: docker/containerd-packaging, rpm/containerd.spec; docker/docker-ce-packaging, rpm/SPECS.
+    Relations: docker/containerd-packaging, rpm/containerd.spec and debian/control; docker/docker-ce-packaging,
+    rpm/SPECS.
     """
-    release = f"1.{system.dist}"
+    is_apt = system.manager == "apt"
+    release = f"1~ubuntu.24.04~{system.repository}" if is_apt else f"1.{system.dist}"
+    replaced = ("containerd", "runc")
     containerds = [
         Package(
             "containerd.io",
             "containerd.io",
             version,
             release,
-            requires=("container-selinux",),
-            provides=("containerd",),
-            conflicts=("containerd", "runc"),
-            obsoletes=("containerd", "runc"),
+            requires=() if is_apt else ("container-selinux",),
+            provides=replaced if is_apt else ("containerd",),
+            conflicts=replaced,
+            obsoletes=replaced,
             content=(f"containerd {version} docker",),
         )
         for version in system.engines

@@ -37,6 +37,10 @@ WRITTEN_BY_THE_SYSTEM = {
     "/var/lib/dpkg/status": "its paragraphs move; the packages are compared instead",
     "/var/lib/dpkg/triggers/*": "what was triggered last",
     "/var/lib/systemd/*": "timers, random seed, catalogues",
+    "/var/lib/rpm*": "the package manager's database; the packages are compared instead",
+    "/var/lib/dnf*": "its history",
+    "/var/lib/kubelet*": "the kubelet's own data",
+    "/var/lib/cni*": "addresses that the pod network has given",
     "/var/lib/containerd*": "the engine's own data",
     "/var/lib/containers*": "the same, of CRI-O and Podman",
     "/var/lib/crio*": "what CRI-O notes of its starts and ends",
@@ -68,7 +72,12 @@ for folder in folders:
             look(os.path.join(place, name))
 json.dump(found, sys.stdout)
 """
-_PACKAGES = "dpkg-query -W -f '${Package}:${Architecture} ${Version} ${db:Status-Want} ${db:Status-Status}\\n'"
+_PACKAGES = (
+    "if command -v dpkg-query > /dev/null; then"
+    " dpkg-query -W -f '${Package}:${Architecture} ${Version} ${db:Status-Want} ${db:Status-Status}\\n';"
+    " else rpm -qa | grep -v ^gpg-pubkey; fi"  # keys that dnf has taken in stay, as everywhere
+)
+_AUTOMATIC = "if command -v apt-mark > /dev/null; then apt-mark showauto; fi"
 _UNITS = "systemctl list-unit-files --no-legend --plain | awk '{print $1, $2}'"
 _RUNNING = (
     "systemctl list-units --type=service,timer,path --state=active --no-legend --plain | cut -d' ' -f1"
@@ -102,7 +111,7 @@ def take_snapshot(node: Node) -> Snapshot:
     found = json.loads(node.run(["python3", "-IS", "-c", _PROGRAM, wanted]).stdout)
     commands = {
         "packages": _PACKAGES,
-        "automatic": "apt-mark showauto",
+        "automatic": _AUTOMATIC,
         "units": _UNITS,
         "active": _RUNNING,
         "groups": "cat /etc/group",

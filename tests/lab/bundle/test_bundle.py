@@ -44,6 +44,19 @@ def test_the_index_lists_every_package_with_its_file(bundle: Bundle) -> None:
 
 
 @pytest.mark.slow
+def test_a_suite_with_a_component_names_its_files_from_the_root_on(tmp_path: Path) -> None:
+    folder = tmp_path / "root/dists/noble"
+    folder.mkdir(parents=True)
+    build_package(folder, *PACKAGES[0])
+    publish(folder, "noble", tmp_path / "key", "stable")
+    release, index = ((folder / name).read_text() for name in ("Release", "stable/binary-amd64/Packages"))
+    assert " stable/binary-amd64/Packages\n" in release
+    (line,) = [line for line in index.splitlines() if line.startswith("Filename: ")]
+    assert (folder.parents[1] / line.removeprefix("Filename: ")).is_file()
+    assert {"Components: stable", "Codename: noble"} <= {*release.splitlines()}
+
+
+@pytest.mark.slow
 def test_driver_versions_are_upstreams_and_in_order(bundle: Bundle) -> None:
     assert bundle.driver_versions() == ["535.309.01", "550.163.01"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +12,7 @@ from lab.machine.errors import SiteError
 from lab.nodes import NodeSpec
 from lab.sources import SYSTEMS, deb, rpm
 from lab.sources.content import WRITERS
-from lab.sources.tables import Package, base_packages, driver_packages, first_packages
+from lab.sources.tables import Package, base_packages, docker_packages, driver_packages, first_packages
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,6 +81,24 @@ def test_a_control_file_names_the_source() -> None:
     package = Package("a", "b", "1.0", "0ubuntu1", requires=("c (= 1)", "d"), conflicts=("e",))
     lines = deb.control(package).splitlines()
     assert {"Package: a", "Version: 1.0-0ubuntu1", "Source: b", "Depends: c (= 1), d", "Conflicts: e"} <= set(lines)
+
+
+def test_dockers_packages_exclude_and_replace_what_they_bring_in_either_form() -> None:
+    for name, release in (("rocky9", "1.el9"), ("ubuntu2404", "1~ubuntu.24.04~noble")):
+        package = docker_packages(SYSTEMS[name])[0]
+        assert (package.name, package.release) == ("containerd.io", release)
+        assert package.conflicts == package.obsoletes == ("containerd", "runc")
+    assert {"Provides: containerd, runc", "Replaces: containerd, runc"} <= {*deb.control(package).splitlines()}
+
+
+def test_settings_in_a_package_are_an_administrators(tmp_path: Path) -> None:
+    staged = tmp_path / "staged"
+    (staged / "etc/a").mkdir(parents=True)
+    (staged / "etc/a/b.toml").write_text("")
+    (staged / "usr").mkdir()
+    deb.build(Package("a", "a", "1.0", "1"), staged, tmp_path)
+    argv = ["dpkg-deb", "--info", str(tmp_path / "a_1.0-1_amd64.deb"), "conffiles"]
+    assert subprocess.run(argv, check=True, capture_output=True, text=True).stdout == "/etc/a/b.toml\n"
 
 
 @pytest.mark.parametrize(

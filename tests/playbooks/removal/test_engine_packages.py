@@ -10,7 +10,13 @@ from ansible_collections.grapnel.node.plugins.module_utils.removal.originals imp
     Packages,
     remember_packages,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.removal.packages import RemovalError, plan_packages
+from ansible_collections.grapnel.node.plugins.module_utils.removal.packages import (
+    PackagePlan,
+    RemovalError,
+    absent_data,
+    plan_packages,
+    purge,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.removal.plan import find_removal
 
 from tests.playbooks.removal.node import (
@@ -71,6 +77,21 @@ def test_an_engine_with_running_containers_is_refused(machine: Machine, engine: 
     machine.write("/proc/12/comm", "containerd-shim\n")
 
     assert "end them first" in find_removal(machine.host, ALL).problems[0]
+
+
+def test_folders_that_an_engine_makes_beside_a_sites_settings_go_where_they_are_empty(machine: Machine) -> None:
+    """CRI-O makes two folders when it starts, also where its own folder was there before it."""
+    machine.write("/etc/crio/crio.conf.d/10-site.conf")
+    data = absent_data(machine.host, "crio")
+    (machine.root / "etc/crio/auth").mkdir()
+    machine.write("/etc/crio/policies/site.json")
+
+    purge(machine.host, PackagePlan("crio", (), data))
+
+    assert "/etc/crio" not in data
+    assert not (machine.root / "etc/crio/auth").exists()
+    assert (machine.root / "etc/crio/policies/site.json").exists()
+    assert (machine.root / "etc/crio/crio.conf.d/10-site.conf").exists()
 
 
 def test_a_database_of_packages_that_cannot_be_read_is_told(machine: Machine) -> None:

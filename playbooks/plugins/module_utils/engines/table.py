@@ -114,7 +114,8 @@ CRIO = Engine(
     reads_any_name=True,  # filepath.Walk in pkg/config/config.go
     ours=("/etc/containers/oci/hooks.d/99-grapnel.json",),
     marked=("/etc/crio/crio.conf.d/99-nvidia.conf",),
-    data=("/etc/crio", "/run/crio", "/var/lib/crio"),  # its images are Podman's as well, wherever both are
+    # It makes the two folders of settings when it starts. Its images are Podman's as well, wherever both are.
+    data=("/etc/crio", "/etc/crio/auth", "/etc/crio/policies", "/run/crio", "/var/lib/crio"),
     shim="conmon",
     socket="/run/crio/crio.sock",
 )

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tests.e2e.room import Room
     from tests.e2e.stage import Stage
 
-pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.usefixtures("lab_nodes"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("lab_nodes"), pytest.mark.timeout(900)]
 
 # What differs when all of grapnel's is gone: lists with the engine, its files, what it and the kubelet have made.
 STAYS = (

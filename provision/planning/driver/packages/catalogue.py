@@ -61,7 +61,7 @@ def find_distribution(node: NodeIdentity) -> Distribution | Problem:
             code="image-system",
             message=f"{system}{f' of {node.os.image}' if node.os.image else ''}, which {why}",
             hint="take it out of the inventory, and have driver and container toolkit in its image: "
-            "docs/systems.md#image-systems",
+            "docs/systems/boot.md#image-systems",
         )
     version_id = node.os.version_id
     if node.os.id in _BY_MAJOR:

@@ -30,6 +30,8 @@ Components: main universe restricted multiverse
 Signed-By: /usr/share/keyrings/ubuntu-archive-keyring.gpg
 """
 ONE_LINE = "# deb http://x {0} main\ndeb [arch=amd64] http://x {1} main\ndeb http://x {1}-updates main\n"
+OLD = ONE_LINE.format("x", "jammy")
+FOLDED = DEB822.replace("Suites: ", "Suites:\n ").format("noble")
 
 UPGRADES: dict[str, tuple[dict[str, str], str | None]] = {
     "the release's own": ({SOURCES: DEB822.format("noble")}, None),
@@ -42,6 +44,12 @@ UPGRADES: dict[str, tuple[dict[str, str], str | None]] = {
     "the release's by a name that moves": ({LIST: ONE_LINE.format("x", "stable")}, None),
     "a repository without releases": ({LIST: "deb file:/srv/bundle ./\n"}, None),
     "another product's": ({LIST: "deb https://download.docker.com/linux/ubuntu jammy stable\n"}, None),
+    "another release's, which apt is told to leave out": (
+        {LIST: "deb file:/srv/bundle ./\n", SOURCES: DEB822.format("jammy").replace("Types", "Enabled: no\nTypes")},
+        None,
+    ),
+    "a file whose name apt does not read": ({"/etc/apt/sources.list.d/before the upgrade.list": OLD}, None),
+    "the release's own on a line of its own": ({SOURCES: FOLDED, LIST: OLD}, None),
     "Leapp's kernel": ({"/boot/vmlinuz-upgrade.x86_64": ""}, "/boot/vmlinuz-upgrade.x86_64"),
     "none": ({}, None),
 }

@@ -95,7 +95,13 @@ def render_cmdline(text: str, arguments: Sequence[str], former: Sequence[str]) -
 
     All else stays, byte by byte.
     """
-    for gone in (each for each in former if each not in arguments):
+    wanted = _together(arguments)
+    for gone in (each for each in _together(former) if each not in wanted):
         text = re.sub(rf"(?:^|[ \t]+){re.escape(gone)}(?!\S)", "", text)
-    words, end = text.split(), text[len(text.rstrip()) :]
-    return " ".join([text.rstrip(), *(each for each in arguments if each not in words)]) + end
+    missing = (each for each in wanted if not re.search(rf"(?<!\S){re.escape(each)}(?!\S)", text))
+    return " ".join([text.rstrip(), *missing]) + text[len(text.rstrip()) :]
+
+
+def _together(arguments: Sequence[str]) -> list[str]:
+    """Return arguments as they are told: a number of pages with the size before it, as others are of another size."""
+    return re.sub(r"(hugepagesz=\S+)\n(?=hugepages=)", r"\1 ", "\n".join(arguments)).splitlines()

@@ -136,6 +136,17 @@ def test_arguments_that_somebody_takes_out_for_kernels_that_come_are_put_back() 
     assert found.roles.tuning.tuning_boot_loader == "grubby"
 
 
+def test_a_number_of_pages_is_not_taken_for_that_of_another_size() -> None:
+    """The number was left out for kernels that come, and the site's own one was taken away with grapnel's."""
+    facts = with_cmdline(node(), "hugepagesz=2M", "hugepages=4")
+    after = simulate_apply(facts, plan(facts, declared(hugepages={"1Gi": 4})))
+    more = simulate_apply(after, plan(after, declared(hugepages={"1Gi": 8})))
+
+    assert "hugepagesz=2M hugepages=4 crashkernel=1G-4G:192M hugepagesz=1G hugepages=4" in text_of(after, CMDLINE_PATH)
+    assert "hugepagesz=2M hugepages=4 crashkernel=1G-4G:192M hugepagesz=1G hugepages=8" in text_of(more, CMDLINE_PATH)
+    assert text_of(simulate_apply(more, plan(more, make_stack())), CMDLINE_PATH) == text_of(facts, CMDLINE_PATH)
+
+
 def test_what_the_kernel_has_from_others_stays_theirs() -> None:
     """It was noted as grapnel's, and taken from the site when it was declared no more."""
     facts = with_cmdline(node(), "intel_iommu=on", "hugepagesz=1G", "hugepages=4")

@@ -184,6 +184,17 @@ def test_grubby_has_to_have_done_what_it_was_told(
         tell_boot_loader(machine.host, "grubby", wanted, former)
 
 
+def test_what_tuned_says_as_well_may_stay_in_the_entry(machine: Machine) -> None:
+    """grubby shows what tuned adds, and takes one of two away: each apply failed."""
+    machine.write("/etc/tuned/bootcmdline", 'TUNED_BOOT_CMDLINE="intel_iommu=on"\n')
+    machine.teach("grubby --update-kernel")
+    machine.teach("grubby --info=DEFAULT", entry(" intel_iommu=on"))
+
+    tell_boot_loader(machine.host, "grubby", [], ["intel_iommu=on"])
+
+    assert "grubby --update-kernel=ALL --remove-args=intel_iommu=on" in machine.calls
+
+
 @pytest.mark.parametrize(
     ("text", "arguments"),
     [

@@ -49,7 +49,7 @@ def read_kernel(host: Host) -> dict[str, Any]:
         "numa_balancing": int(balancing) if balancing and balancing in "0123" else None,
         "hugepages": dict(_pools(host)),
         "arguments": boot_arguments(host),
-        "tuned_arguments": _known(next(iter(_TUNED_LINE.findall(host.read_text(_TUNED) or "")[-1:]), "")),
+        "tuned_arguments": _tuned_arguments(host),
         "boot_loader": _boot_loader(host),
     }
 
@@ -65,6 +65,11 @@ def _numbers(host: Host, name: str) -> list[int]:
 def boot_arguments(host: Host) -> list[str]:
     """Return the arguments that the kernel was started with, those that can be declared."""
     return _known(host.read_text("/proc/cmdline") or "")
+
+
+def _tuned_arguments(host: Host) -> list[str]:
+    """Return those that tuned adds; the last line counts, as in a shell."""
+    return _known(next(iter(_TUNED_LINE.findall(host.read_text(_TUNED) or "")[-1:]), ""))
 
 
 def _known(text: str) -> list[str]:
@@ -152,7 +157,8 @@ def _require_entry(host: Host, wanted: Sequence[str], gone: Sequence[str]) -> No
     words = entry.group(1).split() if entry else []
     if missing := [each for each in wanted if each not in words]:
         raise KernelError(f"grubby has not taken '{' '.join(missing)}' into the entry that boots next")
-    if left := [each for each in gone if each in words]:
+    tuned = _tuned_arguments(host)  # which grubby shows too
+    if left := [each for each in gone if each in words and each not in tuned]:
         raise KernelError(f"grubby has left '{' '.join(left)}' in the entry that boots next")
 
 

@@ -185,7 +185,7 @@ def test_grubby_has_to_have_done_what_it_was_told(
 
 
 def test_what_tuned_says_as_well_may_stay_in_the_entry(machine: Machine) -> None:
-    """grubby shows what tuned adds, and takes one of two away: each apply failed."""
+    """What tuned adds is shown by grubby, which takes away one of two: each apply failed."""
     machine.write("/etc/tuned/bootcmdline", 'TUNED_BOOT_CMDLINE="intel_iommu=on"\n')
     machine.teach("grubby --update-kernel")
     machine.teach("grubby --info=DEFAULT", entry(" intel_iommu=on"))

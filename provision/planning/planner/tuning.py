@@ -25,6 +25,7 @@ from provision.planning.render.tuning import (
     render_sysctl,
     render_tuning_record,
     running_values,
+    told_together,
 )
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def plan_tuning(facts: NodeFacts, stack: StackSpec) -> Part[TuningVariables]:
         *unreadable,
         *impossible,
         *of_tuned,
+        *_of_others(facts, kernel, before, arguments),
         *_problems(facts, kernel, values, (*arguments, *before.boot_arguments)),
     )
     if not problems and not values and not arguments and not is_recorded:
@@ -273,6 +275,26 @@ def _of_tuned(facts: NodeFacts, kernel: KernelState, arguments: Sequence[str]) -
             message=f"tuned starts the kernel of {facts.node.hostname} with {key}={theirs[key]}, which "
             f"counts more than {key}={ours[key]}",
             hint="take it out of tuned's profile (`tuned-adm active` names it), or declare what that says",
+        )
+
+
+def _of_others(
+    facts: NodeFacts, kernel: KernelState, before: TuningRecord, arguments: Sequence[str]
+) -> Iterator[Problem]:
+    """Yield which pages that others tell the kernel keep ours from being told.
+
+    The kernel takes one number of a size, the first; and grubby takes away all arguments of the names that it is told.
+    """
+    told, is_grub = told_together(before.boot_arguments), kernel.boot_loader == "grub"
+    ours = [each for each in told_together(arguments) if each.startswith(_GIGANTIC) and each not in told]
+    theirs = (each for each in told_together(kernel.arguments) if "hugepages=" in each and each not in told)
+    others = " ".join(each for each in theirs if (_GIGANTIC in each) is is_grub)
+    for pages in ours if others and kernel.boot_loader else ():
+        why = "and takes no second number of a size" if is_grub else f"which grubby would take away for {pages}"
+        yield Problem(
+            code="kernel-setting",
+            message=f"the kernel of {facts.node.hostname} is told {others} by others, {why}",
+            hint=f"tell it {pages} in the same place yourself, and reboot: what it is started with is taken for done",
         )
 
 

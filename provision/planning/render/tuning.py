@@ -95,13 +95,13 @@ def render_cmdline(text: str, arguments: Sequence[str], former: Sequence[str]) -
 
     All else stays, byte by byte.
     """
-    wanted = _together(arguments)
-    for gone in (each for each in _together(former) if each not in wanted):
+    wanted = told_together(arguments)
+    for gone in (each for each in told_together(former) if each not in wanted):
         text = re.sub(rf"(?:^|[ \t]+){re.escape(gone)}(?!\S)", "", text)
     missing = (each for each in wanted if not re.search(rf"(?<!\S){re.escape(each)}(?!\S)", text))
     return " ".join([text.rstrip(), *missing]) + text[len(text.rstrip()) :]
 
 
-def _together(arguments: Sequence[str]) -> list[str]:
+def told_together(arguments: Sequence[str]) -> list[str]:
     """Return arguments as they are told: a number of pages with the size before it, as others are of another size."""
     return re.sub(r"(hugepagesz=\S+)\n(?=hugepages=)", r"\1 ", "\n".join(arguments)).splitlines()

@@ -139,6 +139,7 @@ def test_arguments_that_somebody_takes_out_for_kernels_that_come_are_put_back() 
 def test_a_number_of_pages_is_not_taken_for_that_of_another_size() -> None:
     """The number was left out for kernels that come, and the site's own one was taken away with grapnel's."""
     facts = with_cmdline(node(), "hugepagesz=2M", "hugepages=4")
+    facts = replace(facts, kernel=replace(facts.kernel, arguments=()))  # such as for kernels that come alone
     after = simulate_apply(facts, plan(facts, declared(hugepages={"1Gi": 4})))
     more = simulate_apply(after, plan(after, declared(hugepages={"1Gi": 8})))
 
@@ -168,12 +169,42 @@ def test_what_somebody_told_an_unknown_boot_loader_is_enough() -> None:
 
 
 def test_another_number_of_pages_is_told_with_its_size() -> None:
-    facts = node(arguments=("hugepagesz=1G", "hugepages=4"))
+    """By grubby, which exchanges the former one."""
+    facts = node(boot_loader="grubby", arguments=("hugepagesz=1G", "hugepages=4"))
 
     found = plan(facts, declared(hugepages={"1Gi": 8}))
 
     assert found.roles.tuning is not None
     assert found.roles.tuning.tuning_boot_arguments == ("hugepagesz=1G", "hugepages=8")
+
+
+@pytest.mark.parametrize(
+    ("loader", "theirs"),
+    [
+        pytest.param("grub", ("hugepagesz=1G", "hugepages=4"), id="the kernel takes the first number of a size"),
+        pytest.param("grub", ("default_hugepagesz=1G", "hugepages=4"), id="the same of the default size"),
+        pytest.param("grubby", ("hugepagesz=2M", "hugepages=8"), id="grubby takes away what has the same names"),
+        pytest.param("grubby", ("hugepages=8",), id="the same without a size"),
+    ],
+)
+def test_pages_that_others_tell_the_kernel_are_in_the_way(loader: str, theirs: tuple[str, ...]) -> None:
+    """An apply came to its end, and the kernel had another number of pages, or the site's were gone for good."""
+    facts = node(boot_loader=loader, arguments=theirs)
+
+    found = plan(facts, declared(hugepages={"1Gi": 8}))
+
+    assert [problem.code for problem in found.problems] == ["kernel-setting"]
+    assert " ".join(theirs) in found.problems[0].message
+
+
+@pytest.mark.parametrize("loader", ["grub", "grubby"])
+def test_another_number_of_our_pages_goes_on_after_a_run_that_was_killed(loader: str) -> None:
+    facts = node(boot_loader=loader)
+    first = simulate_apply(facts, plan(facts, declared(hugepages={"1Gi": 4})))
+    second = simulate_apply(first, plan(first, declared(hugepages={"1Gi": 8})))
+    killed = replace(second, kernel=first.kernel)  # the record was written, and nothing else done
+
+    assert ("reboot", "kernel") in steps(plan(killed, declared(hugepages={"1Gi": 8})).items)
 
 
 def test_what_tuned_has_the_last_word_about_is_refused() -> None:
@@ -248,6 +279,11 @@ REFUSED = {
     "no IOMMU to switch off": (on_arm(), declared(iommu="disabled"), "kernel-setting"),
     "no boot loader": (node(boot_loader=""), declared(iommu="enabled"), "boot-loader-unknown"),
     "a record that cannot be read": (edit_file(node(), TUNING_RECORD_PATH, "[]"), make_stack(), "tuning-record"),
+    "no boot loader, with pages of others": (
+        node(boot_loader="", arguments=("hugepages=8",)),
+        declared(hugepages={"1Gi": 4}),
+        "boot-loader-unknown",
+    ),
     "facts of an older collection": (replace(node(), kernel=None), declared(), "kernel-setting"),
 }
 

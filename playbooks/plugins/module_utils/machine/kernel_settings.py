@@ -154,7 +154,9 @@ def tell_boot_loader(host: Host, loader: str, wanted: Sequence[str], former: Seq
 def _require_entry(host: Host, wanted: Sequence[str], gone: Sequence[str]) -> None:
     """Raise `KernelError` unless the entry that boots next says what grubby was told."""
     entry = _ENTRY.search(_run(host, ["grubby", "--info=DEFAULT"]))
-    words = entry.group(1).split() if entry else []
+    if entry is None:
+        raise KernelError("grubby names no entry that boots next: choose one (`grubby --set-default=/boot/vmlinuz-…`)")
+    words = entry.group(1).split()
     if missing := [each for each in wanted if each not in words]:
         raise KernelError(f"grubby has not taken '{' '.join(missing)}' into the entry that boots next")
     tuned = _tuned_arguments(host)  # which grubby shows too

@@ -16,6 +16,7 @@ from provision.planning.render.tuning import (
     NUMA_BALANCING,
     SYSCTL_PATH,
     TUNING_RECORD_PATH,
+    LeavingArguments,
     TuningRecord,
     boot_arguments,
     has_iommu_arguments,
@@ -55,7 +56,7 @@ def plan_tuning(facts: NodeFacts, stack: StackSpec) -> Part[TuningVariables]:
         sysctl = (FileContent(SYSCTL_PATH, render_sysctl(values)),) if values else ()
         return Part(plan_files(facts, Role.TUNING, sysctl), (_unreadable(facts),))
     unreadable = (_unreadable(facts),) if record is None and is_recorded else ()
-    before, of_tuned = record or TuningRecord(), tuple(_of_tuned(facts, kernel, arguments))
+    before, of_tuned = _until_booted(facts, record or TuningRecord()), tuple(_of_tuned(facts, kernel, arguments))
     arguments = _own(kernel, before, arguments)
     problems = (
         *unreadable,
@@ -70,6 +71,14 @@ def plan_tuning(facts: NodeFacts, stack: StackSpec) -> Part[TuningVariables]:
         is_known = values or arguments or (is_recorded and not unreadable)  # else: what would be given back
         return Part(_possible(facts, kernel, before, values, arguments) if is_known else (), problems)
     return _part(facts, kernel, before, values, arguments)
+
+
+def _until_booted(facts: NodeFacts, record: TuningRecord) -> TuningRecord:
+    """Return a record with what a run was about to take back, which may not have come to its end in this boot."""
+    leaving = record.leaving
+    if leaving is msgspec.UNSET or leaving.boot_id != facts.node.boot_id:
+        return record
+    return msgspec.structs.replace(record, boot_arguments=(*record.boot_arguments, *leaving.arguments))
 
 
 def _own(kernel: KernelState, before: TuningRecord, wanted: tuple[str, ...]) -> tuple[str, ...]:
@@ -113,7 +122,7 @@ def _part(
     arguments: tuple[str, ...],
 ) -> Part[TuningVariables]:
     present = _present(kernel)
-    files = _files(kernel, before, values, arguments)
+    files = _files(facts, kernel, before, values, arguments)
     writes = plan_files(facts, Role.TUNING, files)
     absent = tuple(_removal(path) for path in _absent(kernel, values, arguments) if facts.file(path) is not None)
     given_back = {
@@ -166,6 +175,7 @@ def _present(kernel: KernelState) -> dict[str, str]:
 
 
 def _files(
+    facts: NodeFacts,
     kernel: KernelState,
     before: TuningRecord,
     values: Mapping[str, str],
@@ -176,7 +186,9 @@ def _files(
         return ()
     present = _present(kernel)
     former = {name: before.former.get(name, present[name]) for name in values}
-    known = TuningRecord(values=dict(values), former=former, boot_arguments=arguments)
+    gone = " ".join(each for each in told_together(before.boot_arguments) if each not in told_together(arguments))
+    leaving = LeavingArguments(boot_id=facts.node.boot_id, arguments=tuple(gone.split())) if gone else before.leaving
+    known = TuningRecord(values=dict(values), former=former, boot_arguments=arguments, leaving=leaving)
     record = FileContent(TUNING_RECORD_PATH, render_tuning_record(known))
     sysctl = (FileContent(SYSCTL_PATH, render_sysctl(values)),) if values else ()
     grub = (FileContent(GRUB_PATH, render_grub(arguments)),) if arguments and kernel.boot_loader == "grub" else ()

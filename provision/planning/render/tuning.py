@@ -38,6 +38,13 @@ _Argument = Annotated[str, Meta(pattern=r"^[a-z_.]{1,32}=[A-Za-z0-9]{1,32}$(?!\n
 _Name = Annotated[str, Meta(pattern=r"^(kernel\.numa_balancing|vm\.nr_hugepages)$(?!\n)")]
 
 
+class LeavingArguments(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the kernel is not to be started with any more, and the boot in which that was told."""
+
+    boot_id: str
+    arguments: tuple[_Argument, ...]
+
+
 class TuningRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What of a kernel's settings is grapnel's, and which value each had before; it is read back from the node."""
 
@@ -45,6 +52,7 @@ class TuningRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     values: dict[_Name, _Number] = {}
     former: dict[_Name, _Number] = {}
     boot_arguments: tuple[_Argument, ...] = ()
+    leaving: LeavingArguments | msgspec.UnsetType = msgspec.UNSET
 
 
 def render_tuning_record(record: TuningRecord) -> str:

@@ -202,9 +202,42 @@ def test_another_number_of_our_pages_goes_on_after_a_run_that_was_killed(loader:
     facts = node(boot_loader=loader)
     first = simulate_apply(facts, plan(facts, declared(hugepages={"1Gi": 4})))
     second = simulate_apply(first, plan(first, declared(hugepages={"1Gi": 8})))
-    killed = replace(second, kernel=first.kernel)  # the record was written, and nothing else done
+    killed = replace(second, kernel=first.kernel, node=first.node)  # files were written, and nothing else done
+    third = plan(killed, declared(hugepages={"1Gi": 16}))
 
     assert ("reboot", "kernel") in steps(plan(killed, declared(hugepages={"1Gi": 8})).items)
+    assert third.problems == ()
+    assert plan(simulate_apply(killed, third), declared(hugepages={"1Gi": 16})).is_empty
+
+
+@pytest.mark.parametrize("loader", ["grub", "grubby"])
+@pytest.mark.parametrize("kept", [{"iommu": "enabled"}, {"numaBalancing": False}])
+def test_what_a_run_that_failed_has_not_taken_back_is_taken_back(loader: str, kept: dict[str, object]) -> None:
+    """The record had forgotten it, so that the next plan was empty, and the kernel went on with it."""
+    facts = node(boot_loader=loader)
+    first = simulate_apply(facts, plan(facts, declared(iommu="passthrough", numaBalancing=False)))
+    second = simulate_apply(first, plan(first, declared(**kept)))
+    failed = replace(second, kernel=first.kernel, node=first.node)  # such as by update-grub, after files were written
+
+    again = plan(failed, declared(**kept))
+    back = plan(failed, declared(iommu="passthrough"))
+
+    assert ("reboot", "kernel") in steps(again.items)
+    assert again.roles.tuning is not None
+    assert "iommu=pt" in again.roles.tuning.tuning_boot_former
+    assert plan(simulate_apply(failed, again), declared(**kept)).is_empty
+    assert back.roles.tuning is not None
+    assert "iommu=pt" in back.roles.tuning.tuning_boot_arguments
+
+
+def test_what_was_ours_before_a_boot_is_not_ours_for_good() -> None:
+    """Others tell the kernel the same: no reboot takes that away."""
+    facts = node(arguments=("iommu=pt",))
+    facts = edit_file(facts, TUNING_RECORD_PATH, '{"bootArguments": ["intel_iommu=on", "iommu=pt"]}')
+    after = simulate_apply(facts, plan(facts, declared(iommu="enabled")))
+    after = replace(after, kernel=replace(after.kernel, arguments=("iommu=pt", "intel_iommu=on")))
+
+    assert plan(after, declared(iommu="enabled")).is_empty
 
 
 def test_what_tuned_has_the_last_word_about_is_refused() -> None:

@@ -80,6 +80,7 @@ LOCKS: dict[str, tuple[str, dict[str, str], str | None]] = {
     "Amazon Linux, by itself": ("amzn", {}, "2023.0.20230210"),
     "Amazon Linux, the newest": ("amzn", {"/etc/dnf/vars/releasever": "latest\n"}, None),
     "Amazon Linux, a later one": ("amzn", {"/etc/dnf/vars/releasever": "2023.9.20251117\n"}, "2023.9.20251117"),
+    "a file that is nested too deep": ("rhel", {"/var/lib/rhsm/cache/releasever.json": "[" * 200_000}, None),
     "a file that is none": ("rhel", {"/var/lib/rhsm/cache/releasever.json": '["9.4'}, None),
 }
 

@@ -68,7 +68,7 @@ def read_release_lock(host: Host) -> str | None:
             return _release(text)
     try:
         said = json.loads(host.read_text(_SUBSCRIPTION) or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         said = {}
     if isinstance(said, dict) and _release(said.get("releaseVer")):
         return _release(said["releaseVer"])

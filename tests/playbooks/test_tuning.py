@@ -202,9 +202,17 @@ def test_what_tuned_says_as_well_may_stay_in_the_entry(machine: Machine) -> None
     [
         ('TUNED_BOOT_CMDLINE="isolcpus=2-7 iommu=pt skew_tick=1"\nTUNED_BOOT_INITRD_ADD=""\n', ["iommu=pt"]),
         ("TUNED_BOOT_CMDLINE=\nTUNED_BOOT_INITRD_ADD=\n", []),
+        ("""TUNED_BOOT_CMDLINE="dyndbg='file dmar.c +p' nohz=\\"on\\" iommu=off"\n""", ["iommu=off"]),
+        ('TUNED_BOOT_CMDLINE="iommu=off hugepages=8\n', ["iommu=off", "hugepages=8"]),
         ('TUNED_BOOT_CMDLINE="iommu=off"\nTUNED_BOOT_CMDLINE="hugepages=8"\n', ["hugepages=8"]),
     ],
-    ids=["a profile for real time", "a profile without any", "the last line counts, as in a shell"],
+    ids=[
+        "a profile for real time",
+        "a profile without any",
+        "quotes in quotes",
+        "a quote without its end",
+        "the last line counts, as in a shell",
+    ],
 )
 def test_what_tuned_adds_is_told(text: str, arguments: list[str], machine: Machine) -> None:
     machine.write("/etc/tuned/bootcmdline", text)

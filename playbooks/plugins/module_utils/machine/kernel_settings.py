@@ -7,6 +7,7 @@ which changes the entries of the kernels that are there. What others have told i
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.machine.printable import printable
@@ -23,7 +24,7 @@ PLACES = {
 }
 GRUB_CONFIG = "/boot/grub/grub.cfg"
 _TUNED = "/etc/tuned/bootcmdline"
-_TUNED_LINE = re.compile(r"""^TUNED_BOOT_CMDLINE=["']?([^"'\n]*)""", re.MULTILINE)
+_TUNED_LINE = re.compile(r"^TUNED_BOOT_CMDLINE=(.*)$", re.MULTILINE)
 _ENTRY = re.compile(r'^args="(.*)"$', re.MULTILINE)  # as grubby prints one
 _POOLS = "/sys/kernel/mm/hugepages"
 _POOL = re.compile(r"hugepages-([0-9]+)kB")
@@ -69,7 +70,12 @@ def boot_arguments(host: Host) -> list[str]:
 
 def _tuned_arguments(host: Host) -> list[str]:
     """Return those that tuned adds; the last line counts, as in a shell."""
-    return _known(next(iter(_TUNED_LINE.findall(host.read_text(_TUNED) or "")[-1:]), ""))
+    lines = _TUNED_LINE.findall(host.read_text(_TUNED) or "")
+    written = lines[-1] if lines else ""
+    try:
+        return _known(" ".join(shlex.split(written)))
+    except ValueError:  # a quote without its end
+        return _known(written.strip("\"'"))
 
 
 def _known(text: str) -> list[str]:

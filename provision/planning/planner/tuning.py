@@ -270,6 +270,13 @@ def _problems(
             message=f"the kernel of {node} has no huge pages of 1 GiB",
             hint="leave hugepages 1Gi out for this node",
         )
+    cmdline = facts.file(CMDLINE_PATH)
+    if arguments and kernel.boot_loader == "grubby" and cmdline is not None and cmdline.content is None:
+        yield Problem(
+            code="kernel-setting",
+            message=f"{CMDLINE_PATH} of {node}, which kernels that come are started with, is no text in UTF-8",
+            hint="mend it, or leave the keys out for this node",
+        )
     if arguments and not kernel.boot_loader:
         yield Problem(
             code="boot-loader-unknown",

@@ -12,6 +12,7 @@ from provision.planning.render.tuning import CMDLINE_PATH, GRUB_PATH, SYSCTL_PAT
 from tests.provision.samples import (
     configured,
     edit_file,
+    edit_file_state,
     edit_service,
     make_stack,
     plan,
@@ -134,6 +135,17 @@ def test_arguments_that_somebody_takes_out_for_kernels_that_come_are_put_back() 
     assert steps(found.items) == [("write", CMDLINE_PATH)]
     assert found.roles.tuning is not None
     assert found.roles.tuning.tuning_boot_loader == "grubby"
+
+
+def test_what_kernels_that_come_are_started_with_has_to_be_text() -> None:
+    """It was left as it was, and kernels that came were started without the arguments."""
+    facts = edit_file_state(with_cmdline(node()), CMDLINE_PATH, content=None)
+
+    found = plan(facts, declared(iommu="passthrough"))
+
+    assert [problem.code for problem in found.problems] == ["kernel-setting"]
+    assert CMDLINE_PATH in found.problems[0].message
+    assert plan(facts, declared(numaBalancing=False)).problems == ()
 
 
 def test_a_number_of_pages_is_not_taken_for_that_of_another_size() -> None:

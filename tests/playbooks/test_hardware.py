@@ -267,6 +267,14 @@ def test_a_system_that_is_an_image_is_told_from_one_of_packages(
     assert read_image(machine.host) == image
 
 
+def test_an_image_is_known_beside_the_mounts_of_many_containers(machine: Machine) -> None:
+    mounts = f"overlay /run/containers/x overlay rw,lowerdir={'l:' * 1000} 0 0\n" * 1000
+    machine.write("/proc/self/mounts", f"/dev/vda2 / btrfs ro 0 0\n{mounts}")
+    machine.write("/usr/sbin/transactional-update", mode=0o755)
+
+    assert read_image(machine.host) == "transactional-update"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -30,6 +30,8 @@ Components: main universe restricted multiverse
 Signed-By: /usr/share/keyrings/ubuntu-archive-keyring.gpg
 """
 ONE_LINE = "# deb http://x {0} main\ndeb [arch=amd64] http://x {1} main\ndeb http://x {1}-updates main\n"
+OLD = ONE_LINE.format("x", "jammy")
+FOLDED = DEB822.replace("Suites: ", "Suites:\n ").format("noble")
 
 UPGRADES: dict[str, tuple[dict[str, str], str | None]] = {
     "the release's own": ({SOURCES: DEB822.format("noble")}, None),
@@ -42,6 +44,12 @@ UPGRADES: dict[str, tuple[dict[str, str], str | None]] = {
     "the release's by a name that moves": ({LIST: ONE_LINE.format("x", "stable")}, None),
     "a repository without releases": ({LIST: "deb file:/srv/bundle ./\n"}, None),
     "another product's": ({LIST: "deb https://download.docker.com/linux/ubuntu jammy stable\n"}, None),
+    "another release's, which apt is told to leave out": (
+        {LIST: "deb file:/srv/bundle ./\n", SOURCES: DEB822.format("jammy").replace("Types", "Enabled: no\nTypes")},
+        None,
+    ),
+    "a file whose name apt does not read": ({"/etc/apt/sources.list.d/before the upgrade.list": OLD}, None),
+    "the release's own on a line of its own": ({SOURCES: FOLDED, LIST: OLD}, None),
     "Leapp's kernel": ({"/boot/vmlinuz-upgrade.x86_64": ""}, "/boot/vmlinuz-upgrade.x86_64"),
     "none": ({}, None),
 }
@@ -72,6 +80,7 @@ LOCKS: dict[str, tuple[str, dict[str, str], str | None]] = {
     "Amazon Linux, by itself": ("amzn", {}, "2023.0.20230210"),
     "Amazon Linux, the newest": ("amzn", {"/etc/dnf/vars/releasever": "latest\n"}, None),
     "Amazon Linux, a later one": ("amzn", {"/etc/dnf/vars/releasever": "2023.9.20251117\n"}, "2023.9.20251117"),
+    "a file that is nested too deep": ("rhel", {"/var/lib/rhsm/cache/releasever.json": "[" * 200_000}, None),
     "a file that is none": ("rhel", {"/var/lib/rhsm/cache/releasever.json": '["9.4'}, None),
 }
 

@@ -143,6 +143,16 @@ def test_the_module_goes_and_nodes_get_their_former_labels(machine: Machine) -> 
     assert machine.calls == ["semodule --remove grapnel", "restorecon -R -F /dev/nvidia0"]
 
 
+def test_the_socket_of_a_daemon_that_stays_has_no_type_that_is_gone(machine: Machine) -> None:
+    machine.write("/run/grapnel/node.sock")
+    machine.teach("semodule --remove")
+    machine.teach("restorecon -R -F")
+
+    remove_module(machine.host)
+
+    assert machine.calls[1:] == ["restorecon -R -F /run/grapnel/node.sock /dev/nvidia0"]
+
+
 @pytest.mark.parametrize("priority", ["100", "500"])
 def test_a_module_of_that_name_from_somebody_else_is_left_alone(machine: Machine, priority: str) -> None:
     """`semodule` has modules of packages at 100, and takes in and out at 400: that one would not go."""

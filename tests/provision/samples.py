@@ -285,6 +285,7 @@ def _apply_tuning(facts: NodeFacts, variables: TuningVariables) -> NodeFacts:
         kernel = replace(kernel, hugepages=kernel.hugepages | {"2Mi": int(values[HUGEPAGES])})
     if variables.tuning_boot_id:
         kernel = replace(kernel, arguments=variables.tuning_boot_arguments)
+        facts = replace(facts, node=replace(facts.node, boot_id=f"{variables.tuning_boot_id}+"))
     return replace(
         facts, files=facts.files | written | dict.fromkeys([*variables.tuning_absent, *forgotten]), kernel=kernel
     )

@@ -269,5 +269,6 @@ class GpuDriver(ClaimDriver):
 
     async def close(self) -> None:
         """End. Claims stay prepared, and slices stay published."""
+        self._registration.stop()  # before anything is waited for
         await self._slices_of_time.close()
         await super().close()

@@ -106,8 +106,9 @@ def _release_upgrade(facts: NodeFacts) -> tuple[Problem, ...]:
     return (
         Problem(
             code="release-upgrade",
-            message=f"an upgrade of {facts.node.hostname} to another release is under way: {path} says so",
-            hint="let it come to its end, with a reboot where it waits for one, or take it back; then plan again",
+            message=f"an upgrade of {facts.node.hostname}, maybe to another release, is under way: {path} says so",
+            hint="let it come to its end, with a reboot where it waits for one, or take it back; then plan again. What "
+            "an upgrade has left behind may be removed",
         ),
     )
 

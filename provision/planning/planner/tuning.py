@@ -16,6 +16,7 @@ from provision.planning.render.tuning import (
     NUMA_BALANCING,
     SYSCTL_PATH,
     TUNING_RECORD_PATH,
+    LeavingArguments,
     TuningRecord,
     boot_arguments,
     has_iommu_arguments,
@@ -25,6 +26,7 @@ from provision.planning.render.tuning import (
     render_sysctl,
     render_tuning_record,
     running_values,
+    told_together,
 )
 
 if TYPE_CHECKING:
@@ -54,12 +56,13 @@ def plan_tuning(facts: NodeFacts, stack: StackSpec) -> Part[TuningVariables]:
         sysctl = (FileContent(SYSCTL_PATH, render_sysctl(values)),) if values else ()
         return Part(plan_files(facts, Role.TUNING, sysctl), (_unreadable(facts),))
     unreadable = (_unreadable(facts),) if record is None and is_recorded else ()
-    before, of_tuned = record or TuningRecord(), tuple(_of_tuned(facts, kernel, arguments))
+    before, of_tuned = _until_booted(facts, record or TuningRecord()), tuple(_of_tuned(facts, kernel, arguments))
     arguments = _own(kernel, before, arguments)
     problems = (
         *unreadable,
         *impossible,
         *of_tuned,
+        *_of_others(facts, kernel, before, arguments),
         *_problems(facts, kernel, values, (*arguments, *before.boot_arguments)),
     )
     if not problems and not values and not arguments and not is_recorded:
@@ -68,6 +71,14 @@ def plan_tuning(facts: NodeFacts, stack: StackSpec) -> Part[TuningVariables]:
         is_known = values or arguments or (is_recorded and not unreadable)  # else: what would be given back
         return Part(_possible(facts, kernel, before, values, arguments) if is_known else (), problems)
     return _part(facts, kernel, before, values, arguments)
+
+
+def _until_booted(facts: NodeFacts, record: TuningRecord) -> TuningRecord:
+    """Return a record with what a run was about to take back, which may not have come to its end in this boot."""
+    leaving = record.leaving
+    if leaving is msgspec.UNSET or leaving.boot_id != facts.node.boot_id:
+        return record
+    return msgspec.structs.replace(record, boot_arguments=(*record.boot_arguments, *leaving.arguments))
 
 
 def _own(kernel: KernelState, before: TuningRecord, wanted: tuple[str, ...]) -> tuple[str, ...]:
@@ -111,7 +122,7 @@ def _part(
     arguments: tuple[str, ...],
 ) -> Part[TuningVariables]:
     present = _present(kernel)
-    files = _files(kernel, before, values, arguments)
+    files = _files(facts, kernel, before, values, arguments)
     writes = plan_files(facts, Role.TUNING, files)
     absent = tuple(_removal(path) for path in _absent(kernel, values, arguments) if facts.file(path) is not None)
     given_back = {
@@ -164,6 +175,7 @@ def _present(kernel: KernelState) -> dict[str, str]:
 
 
 def _files(
+    facts: NodeFacts,
     kernel: KernelState,
     before: TuningRecord,
     values: Mapping[str, str],
@@ -174,7 +186,9 @@ def _files(
         return ()
     present = _present(kernel)
     former = {name: before.former.get(name, present[name]) for name in values}
-    known = TuningRecord(values=dict(values), former=former, boot_arguments=arguments)
+    gone = " ".join(each for each in told_together(before.boot_arguments) if each not in told_together(arguments))
+    leaving = LeavingArguments(boot_id=facts.node.boot_id, arguments=tuple(gone.split())) if gone else before.leaving
+    known = TuningRecord(values=dict(values), former=former, boot_arguments=arguments, leaving=leaving)
     record = FileContent(TUNING_RECORD_PATH, render_tuning_record(known))
     sysctl = (FileContent(SYSCTL_PATH, render_sysctl(values)),) if values else ()
     grub = (FileContent(GRUB_PATH, render_grub(arguments)),) if arguments and kernel.boot_loader == "grub" else ()
@@ -256,6 +270,13 @@ def _problems(
             message=f"the kernel of {node} has no huge pages of 1 GiB",
             hint="leave hugepages 1Gi out for this node",
         )
+    cmdline = facts.file(CMDLINE_PATH)
+    if arguments and kernel.boot_loader == "grubby" and cmdline is not None and cmdline.content is None:
+        yield Problem(
+            code="kernel-setting",
+            message=f"{CMDLINE_PATH} of {node}, which kernels that come are started with, is no text in UTF-8",
+            hint="mend it, or leave the keys out for this node",
+        )
     if arguments and not kernel.boot_loader:
         yield Problem(
             code="boot-loader-unknown",
@@ -273,6 +294,26 @@ def _of_tuned(facts: NodeFacts, kernel: KernelState, arguments: Sequence[str]) -
             message=f"tuned starts the kernel of {facts.node.hostname} with {key}={theirs[key]}, which "
             f"counts more than {key}={ours[key]}",
             hint="take it out of tuned's profile (`tuned-adm active` names it), or declare what that says",
+        )
+
+
+def _of_others(
+    facts: NodeFacts, kernel: KernelState, before: TuningRecord, arguments: Sequence[str]
+) -> Iterator[Problem]:
+    """Yield which pages that others tell the kernel keep ours from being told.
+
+    The kernel takes one number of a size, the first; and grubby takes away all arguments of the names that it is told.
+    """
+    told, is_grub = told_together(before.boot_arguments), kernel.boot_loader == "grub"
+    ours = [each for each in told_together(arguments) if each.startswith(_GIGANTIC) and each not in told]
+    theirs = (each for each in told_together(kernel.arguments) if "hugepages=" in each and each not in told)
+    others = " ".join(each for each in theirs if (_GIGANTIC in each) is is_grub)
+    for pages in ours if others and kernel.boot_loader else ():
+        why = "and takes no second number of a size" if is_grub else f"which grubby would take away for {pages}"
+        yield Problem(
+            code="kernel-setting",
+            message=f"the kernel of {facts.node.hostname} is told {others} by others, {why}",
+            hint=f"tell it {pages} in the same place yourself, and reboot: what it is started with is taken for done",
         )
 
 

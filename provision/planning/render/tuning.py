@@ -38,6 +38,13 @@ _Argument = Annotated[str, Meta(pattern=r"^[a-z_.]{1,32}=[A-Za-z0-9]{1,32}$(?!\n
 _Name = Annotated[str, Meta(pattern=r"^(kernel\.numa_balancing|vm\.nr_hugepages)$(?!\n)")]
 
 
+class LeavingArguments(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the kernel is not to be started with any more, and the boot in which that was told."""
+
+    boot_id: str
+    arguments: tuple[_Argument, ...]
+
+
 class TuningRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What of a kernel's settings is grapnel's, and which value each had before; it is read back from the node."""
 
@@ -45,6 +52,7 @@ class TuningRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     values: dict[_Name, _Number] = {}
     former: dict[_Name, _Number] = {}
     boot_arguments: tuple[_Argument, ...] = ()
+    leaving: LeavingArguments | msgspec.UnsetType = msgspec.UNSET
 
 
 def render_tuning_record(record: TuningRecord) -> str:
@@ -95,7 +103,13 @@ def render_cmdline(text: str, arguments: Sequence[str], former: Sequence[str]) -
 
     All else stays, byte by byte.
     """
-    for gone in (each for each in former if each not in arguments):
+    wanted = told_together(arguments)
+    for gone in (each for each in told_together(former) if each not in wanted):
         text = re.sub(rf"(?:^|[ \t]+){re.escape(gone)}(?!\S)", "", text)
-    words, end = text.split(), text[len(text.rstrip()) :]
-    return " ".join([text.rstrip(), *(each for each in arguments if each not in words)]) + end
+    missing = (each for each in wanted if not re.search(rf"(?<!\S){re.escape(each)}(?!\S)", text))
+    return " ".join([text.rstrip(), *missing]) + text[len(text.rstrip()) :]
+
+
+def told_together(arguments: Sequence[str]) -> list[str]:
+    """Return arguments as they are told: a number of pages with the size before it, as others are of another size."""
+    return re.sub(r"(hugepagesz=\S+)\n(?=hugepages=)", r"\1 ", "\n".join(arguments)).splitlines()

@@ -65,6 +65,27 @@ SYSTEMS = {
         "dracut",
         {SLES: ["dracut", "--force", f"/boot/initrd-{SLES}", SLES]},
     ),
+    "Debian with dracut, which somebody has run without a name": (
+        [f"initramfs-{DEBIAN}.img", f"initrd.img-{DEBIAN}"],
+        ["dracut"],
+        ["dracut"],
+        "dracut",
+        {DEBIAN: ["dracut", "--force", f"/boot/initrd.img-{DEBIAN}", DEBIAN]},
+    ),
+    "SLES, the same": (
+        [f"initramfs-{SLES}.img", f"initrd-{SLES}"],
+        ["dracut"],
+        [],
+        "dracut",
+        {SLES: ["dracut", "--force", f"/boot/initrd-{SLES}", SLES]},
+    ),
+    "another product's disk beside those of initramfs-tools": (
+        [f"initrd.img-{DEBIAN}", f"initramfs-{UBUNTU}.img"],
+        ["update-initramfs"],
+        [],
+        "initramfs-tools",
+        {DEBIAN: ["update-initramfs", "-u", "-k", DEBIAN]},
+    ),
     "neither": ([f"initrd.img-{DEBIAN}"], [], ["dracut", "initramfs-tools"], "none", {}),
 }
 

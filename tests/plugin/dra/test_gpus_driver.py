@@ -18,9 +18,11 @@ from plugin.dra.configs import AS_IT_IS, Ceilings, DeviceConfig
 from plugin.dra.gpus.driver import GpuDriver
 from plugin.dra.keeper import SliceKeeper
 from plugin.dra.messages import Claim, NodePrepareResourcesRequest, NodeUnprepareResourcesRequest
+from plugin.dra.registration import Registration
 from plugin.dra.store import PreparedDevice, Published, Record
 from plugin.driver.snapshot import Snapshot
 from plugin.settings.node_config import DRA, NodeConfig
+from plugin.sharing.time_slices import TimeSlices
 from tests.plugin.fakes import VERSION, DictTree, gpu, gpus
 
 if TYPE_CHECKING:
@@ -98,6 +100,27 @@ def test_without_devices_there_is_no_file_that_engines_refuse(tmp_path: Path) ->
     with pytest.raises(ClaimError, match="not known"):
         with_driver(tmp_path, prepare)
     assert not (tmp_path / "cdi").exists()
+
+
+def test_a_driver_that_ends_is_asked_for_no_claim_from_its_first_step_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits for time slices came first, and claims were prepared meanwhile, unknown to the device plugin."""
+    seen: list[str] = []
+    monkeypatch.setattr(Registration, "stop", _noting(seen, "no claims", Registration.stop))
+    monkeypatch.setattr(TimeSlices, "close", _noting(seen, "no time slices", TimeSlices.close))
+
+    with_driver(tmp_path, show)
+
+    assert seen[:2] == ["no claims", "no time slices"]
+
+
+def _noting(seen: list[str], word: str, act: Callable[..., Any]) -> Callable[..., Any]:
+    def noting(*given: Any) -> Any:
+        seen.append(word)
+        return act(*given)
+
+    return noting
 
 
 def test_a_cdi_file_that_cannot_be_removed_keeps_no_driver_from_its_end(tmp_path: Path) -> None:

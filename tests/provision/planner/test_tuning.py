@@ -12,6 +12,7 @@ from provision.planning.render.tuning import CMDLINE_PATH, GRUB_PATH, SYSCTL_PAT
 from tests.provision.samples import (
     configured,
     edit_file,
+    edit_file_state,
     edit_service,
     make_stack,
     plan,
@@ -136,6 +137,29 @@ def test_arguments_that_somebody_takes_out_for_kernels_that_come_are_put_back() 
     assert found.roles.tuning.tuning_boot_loader == "grubby"
 
 
+def test_what_kernels_that_come_are_started_with_has_to_be_text() -> None:
+    """It was left as it was, and kernels that came were started without the arguments."""
+    facts = edit_file_state(with_cmdline(node()), CMDLINE_PATH, content=None)
+
+    found = plan(facts, declared(iommu="passthrough"))
+
+    assert [problem.code for problem in found.problems] == ["kernel-setting"]
+    assert CMDLINE_PATH in found.problems[0].message
+    assert plan(facts, declared(numaBalancing=False)).problems == ()
+
+
+def test_a_number_of_pages_is_not_taken_for_that_of_another_size() -> None:
+    """The number was left out for kernels that come, and the site's own one was taken away with grapnel's."""
+    facts = with_cmdline(node(), "hugepagesz=2M", "hugepages=4")
+    facts = replace(facts, kernel=replace(facts.kernel, arguments=()))  # such as for kernels that come alone
+    after = simulate_apply(facts, plan(facts, declared(hugepages={"1Gi": 4})))
+    more = simulate_apply(after, plan(after, declared(hugepages={"1Gi": 8})))
+
+    assert "hugepagesz=2M hugepages=4 crashkernel=1G-4G:192M hugepagesz=1G hugepages=4" in text_of(after, CMDLINE_PATH)
+    assert "hugepagesz=2M hugepages=4 crashkernel=1G-4G:192M hugepagesz=1G hugepages=8" in text_of(more, CMDLINE_PATH)
+    assert text_of(simulate_apply(more, plan(more, make_stack())), CMDLINE_PATH) == text_of(facts, CMDLINE_PATH)
+
+
 def test_what_the_kernel_has_from_others_stays_theirs() -> None:
     """It was noted as grapnel's, and taken from the site when it was declared no more."""
     facts = with_cmdline(node(), "intel_iommu=on", "hugepagesz=1G", "hugepages=4")
@@ -157,12 +181,75 @@ def test_what_somebody_told_an_unknown_boot_loader_is_enough() -> None:
 
 
 def test_another_number_of_pages_is_told_with_its_size() -> None:
-    facts = node(arguments=("hugepagesz=1G", "hugepages=4"))
+    """By grubby, which exchanges the former one."""
+    facts = node(boot_loader="grubby", arguments=("hugepagesz=1G", "hugepages=4"))
 
     found = plan(facts, declared(hugepages={"1Gi": 8}))
 
     assert found.roles.tuning is not None
     assert found.roles.tuning.tuning_boot_arguments == ("hugepagesz=1G", "hugepages=8")
+
+
+@pytest.mark.parametrize(
+    ("loader", "theirs"),
+    [
+        pytest.param("grub", ("hugepagesz=1G", "hugepages=4"), id="the kernel takes the first number of a size"),
+        pytest.param("grub", ("default_hugepagesz=1G", "hugepages=4"), id="the same of the default size"),
+        pytest.param("grubby", ("hugepagesz=2M", "hugepages=8"), id="grubby takes away what has the same names"),
+        pytest.param("grubby", ("hugepages=8",), id="the same without a size"),
+    ],
+)
+def test_pages_that_others_tell_the_kernel_are_in_the_way(loader: str, theirs: tuple[str, ...]) -> None:
+    """An apply came to its end, and the kernel had another number of pages, or the site's were gone for good."""
+    facts = node(boot_loader=loader, arguments=theirs)
+
+    found = plan(facts, declared(hugepages={"1Gi": 8}))
+
+    assert [problem.code for problem in found.problems] == ["kernel-setting"]
+    assert " ".join(theirs) in found.problems[0].message
+
+
+@pytest.mark.parametrize("loader", ["grub", "grubby"])
+def test_another_number_of_our_pages_goes_on_after_a_run_that_was_killed(loader: str) -> None:
+    facts = node(boot_loader=loader)
+    first = simulate_apply(facts, plan(facts, declared(hugepages={"1Gi": 4})))
+    second = simulate_apply(first, plan(first, declared(hugepages={"1Gi": 8})))
+    killed = replace(second, kernel=first.kernel, node=first.node)  # files were written, and nothing else done
+    third = plan(killed, declared(hugepages={"1Gi": 16}))
+
+    assert ("reboot", "kernel") in steps(plan(killed, declared(hugepages={"1Gi": 8})).items)
+    assert third.problems == ()
+    assert plan(simulate_apply(killed, third), declared(hugepages={"1Gi": 16})).is_empty
+
+
+@pytest.mark.parametrize("loader", ["grub", "grubby"])
+@pytest.mark.parametrize("kept", [{"iommu": "enabled"}, {"numaBalancing": False}])
+def test_what_a_run_that_failed_has_not_taken_back_is_taken_back(loader: str, kept: dict[str, object]) -> None:
+    """The record had forgotten it, so that the next plan was empty, and the kernel went on with it."""
+    facts = node(boot_loader=loader)
+    first = simulate_apply(facts, plan(facts, declared(iommu="passthrough", numaBalancing=False)))
+    second = simulate_apply(first, plan(first, declared(**kept)))
+    failed = replace(second, kernel=first.kernel, node=first.node)  # such as by update-grub, after files were written
+
+    again = plan(failed, declared(**kept))
+    back = plan(failed, declared(iommu="passthrough"))
+
+    assert ("reboot", "kernel") in steps(again.items)
+    assert again.roles.tuning is not None
+    assert "iommu=pt" in again.roles.tuning.tuning_boot_former
+    assert plan(simulate_apply(failed, again), declared(**kept)).is_empty
+    assert back.roles.tuning is not None
+    assert "iommu=pt" in back.roles.tuning.tuning_boot_arguments
+
+
+def test_what_was_ours_before_a_boot_is_not_ours_for_good() -> None:
+    """Others tell the kernel the same: no reboot takes that away."""
+    facts = node(arguments=("iommu=pt",))
+    facts = edit_file(facts, TUNING_RECORD_PATH, '{"bootArguments": ["intel_iommu=on", "iommu=pt"]}')
+    after = simulate_apply(facts, plan(facts, declared(iommu="enabled")))
+    after = replace(after, kernel=replace(after.kernel, arguments=("iommu=pt", "intel_iommu=on")))
+
+    assert plan(after, declared(iommu="enabled")).is_empty
 
 
 def test_what_tuned_has_the_last_word_about_is_refused() -> None:
@@ -237,6 +324,11 @@ REFUSED = {
     "no IOMMU to switch off": (on_arm(), declared(iommu="disabled"), "kernel-setting"),
     "no boot loader": (node(boot_loader=""), declared(iommu="enabled"), "boot-loader-unknown"),
     "a record that cannot be read": (edit_file(node(), TUNING_RECORD_PATH, "[]"), make_stack(), "tuning-record"),
+    "no boot loader, with pages of others": (
+        node(boot_loader="", arguments=("hugepages=8",)),
+        declared(hugepages={"1Gi": 4}),
+        "boot-loader-unknown",
+    ),
     "facts of an older collection": (replace(node(), kernel=None), declared(), "kernel-setting"),
 }
 

@@ -13,8 +13,10 @@ _LOW = ("nice", "-n", "19")
 _TOOLS = {"update-initramfs": "initramfs-tools", "dracut": "dracut"}
 # What packages of kernels call on Debian and Ubuntu, in the order of the names: who comes last has written the disk.
 _HOOKS = ("/etc/kernel/postinst.d", "/usr/share/kernel/postinst.d")
-# Names of the disks, before and after the kernel's: of Debian and Ubuntu, whoever writes them, of Red Hat, of SUSE.
-_NAMES = (("initrd.img-", ""), ("initramfs-", ".img"), ("initrd-", ""))
+_DEBIAN = "initrd.img-"
+# Names of the disks, before and after the kernel's: of Debian and Ubuntu, whoever writes them, of SUSE, of Red Hat. The
+# last one is dracut's own as well: where it is beside another, it was written by hand, and grub takes the other one.
+_NAMES = ((_DEBIAN, ""), ("initrd-", ""), ("initramfs-", ".img"))
 
 
 class InitramfsError(Exception):
@@ -40,7 +42,7 @@ def commands_to_rebuild(host: Host) -> dict[str, list[str]]:
     """Return what would be run, by kernel."""
     found, command = _disks(host), _find_command(host)
     if command == "update-initramfs":
-        return {kernel: [command, "-u", "-k", kernel] for kernel in found}
+        return {kernel: [command, "-u", "-k", kernel] for kernel, name in found.items() if name.startswith(_DEBIAN)}
     if command == "dracut":  # without a name it takes one that not every boot loader starts
         return {kernel: [command, "--force", f"/boot/{name}", kernel] for kernel, name in found.items()}
     return {}
@@ -60,8 +62,9 @@ def _find_command(host: Host) -> str:
 def _disks(host: Host) -> dict[str, str]:
     """Return the name of each kernel's disk; one without modules is a backup, or a rescue system."""
     found: dict[str, str] = {}
-    for name in host.names("/boot"):
-        for start, end in _NAMES:
+    names = host.names("/boot")
+    for start, end in _NAMES:
+        for name in names:
             kernel = name[len(start) : len(name) - len(end)]
             is_named = name.startswith(start) and name.endswith(end) and bool(kernel)
             if is_named and host.path(f"/lib/modules/{kernel}").is_dir():

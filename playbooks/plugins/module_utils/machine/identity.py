@@ -24,6 +24,7 @@ _ASK_PYTHON = "import sys; print('%d.%d' % sys.version_info[:2])"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _TIMEOUT_S = 20.0
 _IMAGES = ("transactional-update", "bootc")  # what exchanges a system whose root is read-only
+_MAX_MOUNTS = 64 << 20  # bytes: those of containers have the names of all their layers
 _OPTIONS = 3  # the field of a mount that has them, proc_mounts(5)
 
 
@@ -70,7 +71,7 @@ def read_image(host: Host) -> str:
     """Return what keeps the system as an image that packages do not change, empty where they do."""
     if host.path("/run/ostree-booted").exists():  # written by ostree, and so by bootc
         return "ostree"
-    mounts = [line.split() for line in (host.read_text("/proc/self/mounts") or "").splitlines()]
+    mounts = [line.split() for line in (host.read_text("/proc/self/mounts", _MAX_MOUNTS) or "").splitlines()]
     options = [fields[3].split(",") for fields in mounts if len(fields) > _OPTIONS and fields[1] == "/"]
     if not options or "ro" not in options[-1]:
         return ""

@@ -7,6 +7,7 @@ which changes the entries of the kernels that are there. What others have told i
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.machine.printable import printable
@@ -23,7 +24,7 @@ PLACES = {
 }
 GRUB_CONFIG = "/boot/grub/grub.cfg"
 _TUNED = "/etc/tuned/bootcmdline"
-_TUNED_LINE = re.compile(r"""^TUNED_BOOT_CMDLINE=["']?([^"'\n]*)""", re.MULTILINE)
+_TUNED_LINE = re.compile(r"^TUNED_BOOT_CMDLINE=(.*)$", re.MULTILINE)
 _ENTRY = re.compile(r'^args="(.*)"$', re.MULTILINE)  # as grubby prints one
 _POOLS = "/sys/kernel/mm/hugepages"
 _POOL = re.compile(r"hugepages-([0-9]+)kB")
@@ -49,7 +50,7 @@ def read_kernel(host: Host) -> dict[str, Any]:
         "numa_balancing": int(balancing) if balancing and balancing in "0123" else None,
         "hugepages": dict(_pools(host)),
         "arguments": boot_arguments(host),
-        "tuned_arguments": _known(next(iter(_TUNED_LINE.findall(host.read_text(_TUNED) or "")[-1:]), "")),
+        "tuned_arguments": _tuned_arguments(host),
         "boot_loader": _boot_loader(host),
     }
 
@@ -65,6 +66,16 @@ def _numbers(host: Host, name: str) -> list[int]:
 def boot_arguments(host: Host) -> list[str]:
     """Return the arguments that the kernel was started with, those that can be declared."""
     return _known(host.read_text("/proc/cmdline") or "")
+
+
+def _tuned_arguments(host: Host) -> list[str]:
+    """Return those that tuned adds; the last line counts, as in a shell."""
+    lines = _TUNED_LINE.findall(host.read_text(_TUNED) or "")
+    written = lines[-1] if lines else ""
+    try:
+        return _known(" ".join(shlex.split(written)))
+    except ValueError:  # a quote without its end
+        return _known(written.strip("\"'"))
 
 
 def _known(text: str) -> list[str]:
@@ -149,10 +160,13 @@ def tell_boot_loader(host: Host, loader: str, wanted: Sequence[str], former: Seq
 def _require_entry(host: Host, wanted: Sequence[str], gone: Sequence[str]) -> None:
     """Raise `KernelError` unless the entry that boots next says what grubby was told."""
     entry = _ENTRY.search(_run(host, ["grubby", "--info=DEFAULT"]))
-    words = entry.group(1).split() if entry else []
+    if entry is None:
+        raise KernelError("grubby names no entry that boots next: choose one (`grubby --set-default=/boot/vmlinuz-…`)")
+    words = entry.group(1).split()
     if missing := [each for each in wanted if each not in words]:
         raise KernelError(f"grubby has not taken '{' '.join(missing)}' into the entry that boots next")
-    if left := [each for each in gone if each in words]:
+    tuned = _tuned_arguments(host)  # which grubby shows too
+    if left := [each for each in gone if each in words and each not in tuned]:
         raise KernelError(f"grubby has left '{' '.join(left)}' in the entry that boots next")
 
 

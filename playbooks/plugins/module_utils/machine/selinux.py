@@ -44,7 +44,8 @@ _AUDIT_BYTES = 1 << 20
 _ABOUT = re.compile(r"grapnel|nvidia")
 _SHOWN = 8
 _PATH = re.compile(r' (?:path|name)="(?P<path>[^"]{1,300})"')
-_OWN = ("/etc/grapnel", "/usr/lib/grapnel", "/run/grapnel/node.sock")  # what is elsewhere has its folder's label
+_SOCKET = "/run/grapnel/node.sock"
+_OWN = ("/etc/grapnel", "/usr/lib/grapnel", _SOCKET)  # what is elsewhere has its folder's label
 _LIMIT_BYTES = 1 << 20
 _SEMODULE_TIMEOUT_S = 600.0  # the whole policy is made anew: half a minute on a slow machine
 _RESTORECON_TIMEOUT_S = 120.0
@@ -164,9 +165,9 @@ def has_module(host: Host) -> bool:
 
 
 def remove_module(host: Host) -> None:
-    """Take our module out of the policy, and give nodes their former labels; raises `SelinuxError`."""
+    """Take our module out of the policy, and give what had its types the former ones; raises `SelinuxError`."""
     _run(host, ["semodule", "--remove", _MODULE], _SEMODULE_TIMEOUT_S)
-    restore_labels(host, device_nodes(host))
+    restore_labels(host, [_SOCKET, *device_nodes(host)])
 
 
 def restore_labels(host: Host, paths: Sequence[str] | None = None) -> None:

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 _OFFLINE = "/system-update"  # systemd.offline-updates(7): dnf's and PackageKit's, carried out by the next boot
 _LEAPP = re.compile(r"vmlinuz-upgrade\.\w+")  # the kernel that Leapp upgrades RHEL and its kin with
 _APT = "/etc/apt"
-_LINE = re.compile(r"^\s*deb(?:-src)?\s+(?:\[[^\]\n]*\]\s+)?\S+\s+(\S+)", re.MULTILINE)
-_FIELD = re.compile(r"^Suites:[ \t]*(.*)$", re.MULTILINE | re.IGNORECASE)
+_READ = re.compile(r"[A-Za-z0-9_.:-]+\.(list|sources)")  # names that apt takes, sources.list(5)
+_LINE = re.compile(r"^[ \t]*deb(?:-src)?\s+(?:\[[^\]\n]*\]\s+)?\S+\s+(\S+)", re.MULTILINE)
+_FIELD = re.compile(r"^Suites:(.*(?:\n[ \t].*)*)", re.MULTILINE | re.IGNORECASE)
+_LEFT_OUT = re.compile(r"^Enabled:[ \t]*(?:no|false|without|off|disable)\b", re.MULTILINE | re.IGNORECASE)
+_STANZAS = re.compile(r"\n(?:[ \t]*\n)+")
 _OF_RELEASE = re.compile(r"([a-z]+)-(?:updates|security)")  # suites that only the distribution itself has
 _NO_RELEASES = frozenset({"oldstable", "stable", "testing"})
 _VARIABLES = ("/etc/dnf/vars/releasever", "/etc/yum/vars/releasever")
@@ -47,12 +50,13 @@ def _foreign_sources(host: Host) -> str | None:
 
 
 def _suites(host: Host) -> Iterator[tuple[str, list[str]]]:
-    parts = (f"{_APT}/sources.list.d/{name}" for name in host.names(f"{_APT}/sources.list.d"))
+    parts = (f"{_APT}/sources.list.d/{name}" for name in host.names(f"{_APT}/sources.list.d") if _READ.fullmatch(name))
     for path in (f"{_APT}/sources.list", *parts):
         text = host.read_text(path) or ""
         if path.endswith(".sources"):
-            yield path, " ".join(_FIELD.findall(text)).split()
-        elif path.endswith(".list"):
+            in_use = [each for each in _STANZAS.split(text) if not _LEFT_OUT.search(each)]
+            yield path, " ".join(found for each in in_use for found in _FIELD.findall(each)).split()
+        else:
             yield path, _LINE.findall(text)
 
 
@@ -64,7 +68,7 @@ def read_release_lock(host: Host) -> str | None:
             return _release(text)
     try:
         said = json.loads(host.read_text(_SUBSCRIPTION) or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         said = {}
     if isinstance(said, dict) and _release(said.get("releaseVer")):
         return _release(said["releaseVer"])

@@ -366,6 +366,25 @@ def test_an_engine_is_collected_where_it_is_named_at_the_version_that_sources_ha
     assert missing.code == "engine-version-not-available"
 
 
+def test_what_the_collecting_node_has_itself_and_no_source_any_more_is_not_collected() -> None:
+    """Nobody could download it: that would be told only when everything else had been."""
+    offered = tuple(
+        AvailablePackage(version=version, source="containerd", fetchable=fetchable)
+        for version, fetchable in (("2.2.1-1", True), ("2.4.2-1", False))
+    )
+    facts = replace(bare(), available={"containerd.io": offered})
+    ready = replace(facts, engine_staged=StagedEngine(packages={"containerd.io": "2.4.2-1"}, complete=True))
+    of_docker = engine_stack(source="docker", repository={"key": KEY})
+
+    found = choose_engine(facts, of_docker)
+    missing = choose_engine(ready, engine_stack(source="docker", repository={"key": KEY}, version="2.4.2"))
+
+    assert isinstance(found, DriverChange)
+    assert [(one.name, one.version) for one in found.packages] == [("containerd.io", "2.2.1-1")]
+    assert isinstance(missing, Problem)
+    assert missing.code == "engine-version-not-available"
+
+
 def test_what_an_engine_does_not_ask_for_is_collected_with_it_at_its_own_version() -> None:
     suse = OperatingSystem(id="sles", version_id="15.6")
     offered = {

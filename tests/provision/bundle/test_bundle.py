@@ -302,7 +302,7 @@ def test_a_package_that_is_used_and_not_listed_is_an_error_of_the_list(tmp_path:
     sources = {place: source for place, source in contents.sources.items() if place != lost}
     write_bundle(tmp_path / "short.bundle", sources, contents.listing("0.2.0"))
 
-    with pytest.raises(BundleError, match="libpci3_1%3a3.13.0-2_amd64.deb is used and not listed"):
+    with pytest.raises(BundleError, match="is used and not listed"):
         verify_bundle(tmp_path / "short.bundle")
 
 

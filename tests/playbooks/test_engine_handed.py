@@ -19,7 +19,11 @@ from ansible_collections.grapnel.node.plugins.module_utils.engines.packages impo
 )
 from ansible_collections.grapnel.node.plugins.module_utils.engines.trial import PLAIN, TrialError
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock
-from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import InstalledPackage, Rehearsal
+from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import (
+    InstalledPackage,
+    PackageError,
+    Rehearsal,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import SourceError
 from ansible_collections.grapnel.node.plugins.modules import engine_packages
 
@@ -51,6 +55,8 @@ class Manager:
 
     def describe(self, host: Host, files: Sequence[str]) -> dict[str, tuple[str, str]]:
         said = {file: host.path(file).read_text().split() for file in files}
+        if broken := [file for file, words in said.items() if len(words) != 2]:
+            raise PackageError(f"{broken[0]} is not an RPM package")
         return {file: (name, version) for file, (name, version) in said.items()}
 
     def rehearse(self, host: Host, transaction: Transaction) -> Rehearsal:
@@ -171,6 +177,21 @@ def test_what_was_handed_over_is_staged_and_then_it_and_what_leads_back_lie_on_t
 
     assert node.manager.there == {ENGINE: "2.4.2-1", RUNC: "1.3-1"}
     assert find_kept(node.machine.host, node.manager, node.manager.there)  # type: ignore[arg-type]
+
+
+def test_a_kept_file_that_is_damaged_leads_nowhere_and_stops_no_exchange(node: Node) -> None:
+    """Each later one failed at it, the last step of a good one as well, and nothing said what to remove."""
+    node.hand(f"{ENGINE} 2.2.1-1", f"{RUNC} 1.3-1")
+    node.bring("2.2.1-1")
+    kept = node.machine.root / HOME.lstrip("/") / "installed"
+    (kept / f"{ENGINE}-2.2.1-1.rpm").write_text("")
+    node.hand(f"{ENGINE} 2.4.2-1")
+
+    words = stage(node.machine.host, find_arrival(node.machine.host, {ENGINE: "2.4.2-1"}, IDENTIFIER))
+    node.bring("2.4.2-1")
+
+    assert words == f"if {ENGINE} 2.4.2-1 does not work here, the way back is not sure: nothing answers"
+    assert sorted(path.read_text() for path in kept.iterdir()) == [f"{ENGINE} 2.4.2-1", f"{RUNC} 1.3-1"]
 
 
 @pytest.mark.parametrize(

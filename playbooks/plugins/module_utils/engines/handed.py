@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageError
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.packages import handed_packages
-from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import Transaction
+from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Transaction
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import (
     Download,
     Offered,
@@ -66,8 +66,8 @@ def keep(host: Host, manager: PackageManager, files: tuple[str, ...]) -> None:
     folder = host.path(_KEPT)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     coming = {name for name, _ in manager.describe(host, files).values()}
-    for file, (name, _) in _kept(host, manager).items():
-        if name in coming:
+    for file, described in _kept(host, manager).items():
+        if described is None or described[0] in coming:
             host.path(file).unlink()
     for file in files:
         host.path(file).replace(folder / file.rpartition("/")[2])
@@ -75,7 +75,7 @@ def keep(host: Host, manager: PackageManager, files: tuple[str, ...]) -> None:
 
 def find_kept(host: Host, manager: PackageManager, former: Mapping[str, str]) -> tuple[str, ...]:
     """Return the files of packages at these versions, empty unless all of them are kept."""
-    found = {described: file for file, described in _kept(host, manager).items()}
+    found = {described: file for file, described in _kept(host, manager).items() if described is not None}
     return tuple(found[one] for one in former.items()) if found.keys() >= set(former.items()) else ()
 
 
@@ -93,6 +93,13 @@ def _is_in(versions: Mapping[str, str], name: str, version: str) -> bool:
     return name in versions and version in ("", versions[name])
 
 
-def _kept(host: Host, manager: PackageManager) -> dict[str, tuple[str, str]]:
-    files = [f"{_KEPT}/{name}" for name in sorted(host.names(_KEPT))]
-    return manager.describe(host, files) if files else {}
+def _kept(host: Host, manager: PackageManager) -> dict[str, tuple[str, str] | None]:
+    """Return what the kept files say of themselves, None for one that is damaged and leads nowhere."""
+    return {file: _describe(host, manager, file) for file in (f"{_KEPT}/{name}" for name in sorted(host.names(_KEPT)))}
+
+
+def _describe(host: Host, manager: PackageManager, file: str) -> tuple[str, str] | None:
+    try:
+        return manager.describe(host, [file])[file]
+    except PackageError:
+        return None

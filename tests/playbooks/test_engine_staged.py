@@ -164,6 +164,35 @@ def test_an_engine_that_does_not_work_goes_back_by_what_lies_ready_and_that_stay
     assert (read_engine_staged(node.host) or {})["complete"]
 
 
+@pytest.mark.parametrize("there", ["1", "2"], ids=["before anything is done", "half-way, and on the way back"])
+def test_an_exchange_for_which_the_disk_is_full_says_what_became_of_the_engine(
+    node: Packages, monkeypatch: pytest.MonkeyPatch, there: str
+) -> None:
+    """The package managers write notes of their own, with the words of the system alone where that fails."""
+    node.stage()
+    apply, tries = node.apply, []
+
+    def full(host: Host, transaction: Transaction, clock: Clock) -> None:
+        tries.append(transaction)
+        if len(tries) == 1 and there == "2":
+            apply(host, transaction, clock)
+            raise PackageError("the disk is full")
+        if len(tries) == 1 or there == "2":
+            raise OSError(errno.ENOSPC, "No space left on device", f"{HOME}/work/notes")
+        apply(host, transaction, clock)
+
+    monkeypatch.setattr(node, "apply", full)
+    with pytest.raises(EnginePackageError) as raised:
+        node.exchange()
+
+    told = {
+        "1": "No space left on device.*; its former packages were put back, and containerd.service works with them",
+        "2": "the disk is full; with its former packages: .*No space left on device",
+    }
+    assert re.search(told[there], str(raised.value))
+    assert node.there["containerd"] == there
+
+
 def damage(node: Packages) -> None:
     node.host.path(f"{STAGED}/there/runc_8.deb").write_text("something else")
 

@@ -289,7 +289,7 @@ def _exchange(running: _Running, there: Transaction, back: Transaction | str, cl
             clear_restart(host, service.unit)
             raise
         raise EnginePackageError(_give_back(running, back, clock, str(error))) from error
-    except (ConfigurationError, TrialError) as error:
+    except (ConfigurationError, TrialError, OSError) as error:  # OSError: of a full disk, at any step
         raise EnginePackageError(_give_back(running, back, clock, str(error))) from error
 
 
@@ -431,7 +431,7 @@ def _give_back(running: _Running, back: Transaction | str, clock: Clock, failure
     try:
         find_manager(running.host).apply(running.host, back, clock)
         running.take_in()
-    except (PackageError, ConfigurationError, TrialError) as error:
+    except (PackageError, ConfigurationError, TrialError, OSError) as error:
         return f"{failure}; with its former packages: {error}"
     return f"{failure}; its former packages were put back, and {running.service.unit} works with them"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -226,44 +227,74 @@ def test_what_others_hold_or_run_with_is_left_alone(node: Node) -> None:
     assert node.manager.done == []
 
 
-@pytest.mark.parametrize("is_good", [True, False])
-def test_nothing_that_was_handed_over_stays_beside_what_is_installed(
-    node: Node, monkeypatch: pytest.MonkeyPatch, *, is_good: bool
-) -> None:
-    node.hand(f"{ENGINE} {'2.2.1-1' if is_good else '2.4.2-1'}")
-    given = {
-        "state": "present",
-        "engine": "containerd",
-        "packages": [ENGINE],
-        "versions": {ENGINE: "2.2.1-1"},
-        "handed": IDENTIFIER,
-    }
+def ask(node: Node, monkeypatch: pytest.MonkeyPatch, *, check: bool = False, **given: object) -> dict[str, object]:
+    """Return what the module answers for an engine 2.2.1-1 that was handed over; SystemExit says what it fails with."""
     answers: list[dict[str, object]] = []
+    asked = {"packages": [ENGINE], "versions": {ENGINE: "2.2.1-1"}, "hold": [], "unhold": [], **given}
+
+    def fail(**said: object) -> None:
+        raise SystemExit(str(said["msg"]))
 
     def answer(**said: object) -> None:
         answers.append(said)
+        if check:  # as Ansible's ends there
+            raise StopIteration
 
     module = SimpleNamespace(
-        params={**given, "hold": [], "unhold": [], "unit": "containerd.service"},
-        check_mode=False,
+        params={
+            "state": "present",
+            "engine": "containerd",
+            "handed": IDENTIFIER,
+            "unit": "containerd.service",
+            **asked,
+        },
+        check_mode=check,
         exit_json=answer,
-        fail_json=lambda **said: (_ for _ in ()).throw(SystemExit(str(said["msg"]))),
+        fail_json=fail,
     )
     monkeypatch.setattr(engine_packages, "AnsibleModule", lambda **_: module)
     monkeypatch.setattr(engine_packages, "Host", lambda: node.machine.host)
-    monkeypatch.setattr(engine_packages, "let_go", lambda _host: _Nothing())
-
-    if is_good:
+    monkeypatch.setattr(engine_packages, "let_go", lambda _host: nullcontext())
+    with suppress(StopIteration):
         engine_packages.main()
-    else:
-        with pytest.raises(SystemExit, match="was not handed over"):
-            engine_packages.main()
+    (said,) = answers
+    return said
 
-    assert [said["coming"] for said in answers] == ([[ENGINE]] if is_good else [])
+
+def test_nothing_that_was_handed_over_stays_beside_what_is_installed(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.hand(f"{ENGINE} 2.2.1-1")
+
+    assert ask(node, monkeypatch)["coming"] == [ENGINE]
     assert not (node.machine.root / HANDED.lstrip("/")).exists()
 
 
-class _Nothing:
-    def __enter__(self) -> None: ...
+def test_nothing_that_was_handed_over_stays_where_it_is_not_what_was_asked_for(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.hand(f"{ENGINE} 2.4.2-1")
 
-    def __exit__(self, *_: object) -> None: ...
+    with pytest.raises(SystemExit, match="was not handed over"):
+        ask(node, monkeypatch)
+    assert not (node.machine.root / HANDED.lstrip("/")).exists()
+
+
+def test_an_engine_that_comes_first_is_not_told_as_if_it_should_have_lain_ready(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing leaves service for it, whichever package that is there it has upgraded."""
+    node.manager.there = {RUNC: "1.2-1"}
+    node.hand(f"{ENGINE} 2.2.1-1", f"{RUNC} 1.3-1")
+
+    assert ask(node, monkeypatch)["note"] == ""
+    assert node.manager.there == {ENGINE: "2.2.1-1", RUNC: "1.3-1"}
+
+
+@pytest.mark.parametrize("named", [{"hold": [RUNC]}, {"unhold": [RUNC]}, {}], ids=["hold", "unhold", "nothing"])
+def test_a_check_tells_of_holds_beside_what_was_handed_over(
+    node: Node, monkeypatch: pytest.MonkeyPatch, named: dict[str, object]
+) -> None:
+    said = ask(node, monkeypatch, check=True, packages=[], **named)
+
+    assert said["changed"] == bool(named)

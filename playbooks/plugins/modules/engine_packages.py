@@ -136,7 +136,7 @@ def main() -> None:
     host, given = Host(), module.params
     wanted = {name: str(given["versions"].get(name, "")) for name in given["packages"]}
     if module.check_mode and given["handed"]:  # nothing was handed over
-        module.exit_json(changed=bool(wanted), coming=[], note="")
+        module.exit_json(changed=bool(wanted or given["hold"] or given["unhold"]), coming=[], note="")
     try:
         if given["state"] == "staged":
             answer = _stage(host, wanted, given["handed"], is_check=module.check_mode)
@@ -170,7 +170,7 @@ def _bring(host: Host, given: dict[str, Any], wanted: dict[str, str], *, is_chec
         arrival = find_arrival(host, wanted, given["handed"])
         if arrival.wanted and not is_check:
             _install(host, arrival, given["engine"], given["unit"])
-            if arrival.former and given["unit"] and arrival.unstaged:
+            if arrival.former.keys() & wanted.keys() and given["unit"] and arrival.unstaged:  # else the engine is new
                 note = f"{', '.join(arrival.wanted)} was downloaded while the node was out of service: "
                 note += arrival.unstaged
     if not is_check:

@@ -134,6 +134,7 @@ def test_what_lies_ready_is_just_what_is_exchanged_and_no_source_is_asked_again(
     facts = read_engine_staged(node.host)
     assert facts is not None
     assert (facts["packages"], facts["complete"]) == (WANTED, True)
+    assert node.host.path(STAGED).stat().st_mode & 0o777 == 0o700, "it is root's alone"
 
     node.unreachable = True
     assert node.exchange() == ""

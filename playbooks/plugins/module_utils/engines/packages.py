@@ -313,6 +313,7 @@ def _stage(host: Host, arrival: Arrival) -> EngineSet:
     """Put a set together in the place of whatever is staged; raises `PackageError`, `SourceError`, OSError."""
     manager, found = find_manager(host), arrival.resolution
     host.path(WORK).mkdir(parents=True, mode=0o700)
+    host.path(_NEW).mkdir(mode=0o700)
     there = _take(host, arrival)
     rehearsal = manager.rehearse(host, there)
     _require_none_gone(arrival.wanted, rehearsal.remove)

@@ -29,7 +29,7 @@ from provision.planning.supply.bundle.model import (
     BundleList,
     Driver,
 )
-from provision.planning.supply.bundle.offer import with_offer
+from provision.planning.supply.bundle.offer import describe_engines, drivers_for, engines_for, with_offer
 from provision.planning.supply.bundle.read import Bundle
 from tests.provision.samples import GPU, RUNNING, available, edit_file, make_facts, make_stack, plan, replace
 
@@ -321,6 +321,20 @@ def test_an_engine_for_another_architecture_is_none(tmp_path: Path) -> None:
     made, _ = engine_planned(replace(cut_off(), engines={}), bundle)
 
     assert "package-not-available" in {one.code for one in made.problems}
+
+
+def test_an_engine_is_found_beside_drivers_of_a_set_that_somebody_named_by_the_exact_release(tmp_path: Path) -> None:
+    """`bundle create --set rocky-9.5=DIR --from build1`: what is collected has the name ``rocky-9``."""
+    rocky = OperatingSystem(id="rocky", version_id="9.5")
+    node = replace(bare().node, os=rocky)
+    engines = with_engines(tmp_path, "2.4.2-1", distribution="rocky-9").listing
+    drivers = (Driver(distribution="rocky-9.5", version=NEW, flavour="open", packages=()),)
+
+    listing = replace(engines, drivers=drivers)
+
+    assert [one.version for one in engines_for(listing, node)] == ["2.4.2-1"]
+    assert [one.version for one in drivers_for(listing, node)] == [NEW]
+    assert describe_engines(listing, node) == "the bundle has of engines for rocky-9: containerd 2.4.2-1"
 
 
 def test_an_engine_whose_packages_only_a_driver_brings_is_not_in_the_bundle(tmp_path: Path) -> None:

@@ -133,6 +133,14 @@ def test_a_bundle_for_another_distribution_is_a_problem_that_says_so(tmp_path: P
     assert f"the bundle has nothing for {DEBIAN}; it is for debian-12" in problem.hint
 
 
+def test_a_bundle_of_engines_alone_is_said_to_have_no_driver_rather_than_nothing(tmp_path: Path) -> None:
+    made = planned(cut_off(), with_engines(tmp_path, "2.4.2-1"))
+
+    (problem,) = made.problems
+    assert f"the bundle has no driver for {DEBIAN}" in problem.hint
+    assert "has nothing" not in problem.hint
+
+
 def test_what_is_installed_stays_known(tmp_path: Path) -> None:
     """A node that has another driver than the bundle's is not told that its own does not exist."""
     here = {"libcuda1": InstalledPackage(version=f"{OLD}-0+deb12u1", source="nvidia-graphics-drivers")}

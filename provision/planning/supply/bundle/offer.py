@@ -71,6 +71,8 @@ def describe_drivers(listing: BundleList, node: NodeIdentity) -> str:
     if own:
         versions = ", ".join(f"{one.version} ({one.flavour})" for one in own)
         return f"the bundle has for {name}: {versions}"
+    if engines_for(listing, node):
+        return f"the bundle has no driver for {name}, only engines"
     others = ", ".join(sorted({one.distribution for one in listing.drivers})) or "no distribution"
     return f"the bundle has nothing for {name}; it is for {others}"
 

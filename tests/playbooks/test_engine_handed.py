@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.engines import handed, packages
-from ansible_collections.grapnel.node.plugins.module_utils.engines.handed import HANDED, HOME, find_kept, forget_handed
+from ansible_collections.grapnel.node.plugins.module_utils.engines.handed import HOME, find_kept, forget_handed
 from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import (
     EnginePackageError,
     find_arrival,
     install,
     stage,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.engines.staged import HANDED, read_engine_staged
 from ansible_collections.grapnel.node.plugins.module_utils.engines.trial import PLAIN, TrialError
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import (
@@ -177,6 +178,21 @@ def test_what_was_handed_over_is_staged_and_then_it_and_what_leads_back_lie_on_t
     node.bring("2.4.2-1")
 
     assert node.manager.there == {ENGINE: "2.4.2-1", RUNC: "1.3-1"}
+    assert find_kept(node.machine.host, node.manager, node.manager.there)  # type: ignore[arg-type]
+
+
+def test_what_a_killed_handover_has_left_is_seen_and_goes_with_what_is_staged(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else takes it away where no other handover follows, and it may be what fills the disk."""
+    node.hand(f"{ENGINE} 2.2.1-1", f"{RUNC} 1.3-1")
+    node.bring("2.2.1-1")
+    node.machine.write(f"{HANDED}/{IDENTIFIER}/packages/.{ENGINE}-2.4.2-1.rpm.new", "half of it")
+
+    assert read_engine_staged(node.machine.host) == {"packages": {}, "complete": False, "bytes": 0}
+    assert ask(node, monkeypatch, state="staged", packages=[], handed="")["changed"]
+
+    assert read_engine_staged(node.machine.host) is None
     assert find_kept(node.machine.host, node.manager, node.manager.there)  # type: ignore[arg-type]
 
 

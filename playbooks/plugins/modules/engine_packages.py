@@ -105,7 +105,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.engines.packages impo
     stage,
     unhold,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.engines.staged import HOME
+from ansible_collections.grapnel.node.plugins.module_utils.engines.staged import HANDED, HOME
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Host
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import (
@@ -153,12 +153,14 @@ def main() -> None:
 def _stage(host: Host, wanted: dict[str, str], handed: str, *, is_check: bool) -> dict[str, Any]:
     """Have packages lie ready; return what is answered."""
     arrival, note = find_arrival(host, wanted, handed), ""
-    changed = arrival.staged is None and bool(arrival.wanted or host.path(HOME).exists())
+    is_left = host.path(HOME).exists() or host.path(HANDED).exists()
+    changed = arrival.staged is None and bool(arrival.wanted or is_left)
     if not is_check:
         if arrival.wanted:
             give_way(host)
             note = stage(host, arrival)
         else:
+            forget_handed(host)
             note = clear(host)
     return {"changed": changed, "coming": list(arrival.coming), "note": note}
 

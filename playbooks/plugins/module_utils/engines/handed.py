@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageError
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.packages import handed_packages
+from ansible_collections.grapnel.node.plugins.module_utils.engines.staged import HANDED
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Transaction
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import (
     Download,
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageManager
 
-HOME = "/var/lib/grapnel/engine-packages"
-HANDED = f"{HOME}/incoming"  # a folder for what is handed over at once
+HOME = HANDED.rpartition("/")[0]
 _KEPT = f"{HOME}/installed"
 _AGAIN = "make the bundle again, for this node's release of its distribution"
 

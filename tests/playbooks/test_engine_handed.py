@@ -159,7 +159,7 @@ def test_of_each_package_the_installed_version_is_kept(node: Node) -> None:
     node.hand(f"{ENGINE} 2.4.2-1")
     node.bring("2.4.2-1")
 
-    kept = sorted(path.read_text() for path in (node.machine.root / HOME.lstrip("/") / "installed").iterdir())
+    kept = sorted(path.read_text() for path in (node.machine.root / HOME.lstrip("/") / "installed").glob("*.rpm"))
 
     assert kept == [f"{ENGINE} 2.4.2-1", f"{RUNC} 1.3-1"]
 
@@ -196,19 +196,20 @@ def test_what_a_killed_handover_has_left_is_seen_and_goes_with_what_is_staged(
     assert find_kept(node.machine.host, node.manager, node.manager.there)  # type: ignore[arg-type]
 
 
-def test_a_kept_file_that_is_damaged_leads_nowhere_and_stops_no_exchange(node: Node) -> None:
-    """Each later one failed at it, the last step of a good one as well, and nothing said what to remove."""
+@pytest.mark.parametrize("text", ["", f"{ENGINE} 2.2.1-1\n"], ids=["no package any more", "in what it holds"])
+def test_a_kept_file_that_is_damaged_leads_nowhere_and_stops_no_exchange(node: Node, text: str) -> None:
+    """Each later one failed at it, or would have been given back by what cannot be installed."""
     node.hand(f"{ENGINE} 2.2.1-1", f"{RUNC} 1.3-1")
     node.bring("2.2.1-1")
     kept = node.machine.root / HOME.lstrip("/") / "installed"
-    (kept / f"{ENGINE}-2.2.1-1.rpm").write_text("")
+    (kept / f"{ENGINE}-2.2.1-1.rpm").write_text(text)
     node.hand(f"{ENGINE} 2.4.2-1")
 
     words = stage(node.machine.host, find_arrival(node.machine.host, {ENGINE: "2.4.2-1"}, IDENTIFIER))
     node.bring("2.4.2-1")
 
     assert words == f"if {ENGINE} 2.4.2-1 does not work here, the way back is not sure: nothing answers"
-    assert sorted(path.read_text() for path in kept.iterdir()) == [f"{ENGINE} 2.4.2-1", f"{RUNC} 1.3-1"]
+    assert sorted(path.read_text() for path in kept.glob("*.rpm")) == [f"{ENGINE} 2.4.2-1", f"{RUNC} 1.3-1"]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,12 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.seal import (
+    SEAL,
+    SealError,
+    require_sealed,
+    seal,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageError
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.packages import handed_packages
 from ansible_collections.grapnel.node.plugins.module_utils.engines.staged import HANDED
@@ -62,7 +68,10 @@ def resolve_handed(
 
 
 def keep(host: Host, manager: PackageManager, files: tuple[str, ...]) -> None:
-    """Keep files of packages that are installed now, in the place of former ones of these packages."""
+    """Keep files of packages that are installed now, in the place of former ones of these packages.
+
+    They count as long as they are as they are now.
+    """
     folder = host.path(_KEPT)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     coming = {name for name, _ in manager.describe(host, files).values()}
@@ -71,10 +80,15 @@ def keep(host: Host, manager: PackageManager, files: tuple[str, ...]) -> None:
             host.path(file).unlink()
     for file in files:
         host.path(file).replace(folder / file.rpartition("/")[2])
+    seal(host, _KEPT)
 
 
 def find_kept(host: Host, manager: PackageManager, former: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the files of packages at these versions, empty unless all of them are kept."""
+    """Return the files of packages at these versions, empty unless all of them are kept as they were."""
+    try:
+        require_sealed(host, _KEPT)
+    except SealError:
+        return ()
     found = {described: file for file, described in _kept(host, manager).items() if described is not None}
     return tuple(found[one] for one in former.items()) if found.keys() >= set(former.items()) else ()
 
@@ -94,8 +108,9 @@ def _is_in(versions: Mapping[str, str], name: str, version: str) -> bool:
 
 
 def _kept(host: Host, manager: PackageManager) -> dict[str, tuple[str, str] | None]:
-    """Return what the kept files say of themselves, None for one that is damaged and leads nowhere."""
-    return {file: _describe(host, manager, file) for file in (f"{_KEPT}/{name}" for name in sorted(host.names(_KEPT)))}
+    """Return what the kept files say of themselves, None for one that is damaged."""
+    files = (f"{_KEPT}/{name}" for name in sorted(host.names(_KEPT)) if name != SEAL)
+    return {file: _describe(host, manager, file) for file in files}
 
 
 def _describe(host: Host, manager: PackageManager, file: str) -> tuple[str, str] | None:

@@ -322,6 +322,21 @@ def test_what_grapnel_itself_holds_may_be_staged_and_stays_held(node: Packages) 
         find_arrival(node.host, LATER)
 
 
+@pytest.mark.parametrize("is_staged", [True, False])
+def test_an_engine_that_somebody_holds_since_it_was_planned_is_not_exchanged(
+    node: Packages, *, is_staged: bool
+) -> None:
+    """Hours may be between the plan and a node's turn, and package managers are told to change what is held."""
+    if is_staged:
+        node.stage()
+    node.held_ones.add("containerd")
+
+    with pytest.raises(EnginePackageError, match="containerd 2 would change containerd, which is held"):
+        node.exchange()
+
+    assert node.there["containerd"] == "1"
+
+
 def test_what_a_killed_trial_left_in_an_engine_goes_with_what_is_staged(machine: Machine, node: Packages) -> None:
     machine.write("/usr/bin/docker", mode=0o755)
     machine.write(f"{HOME}/{MARK}", "docker")

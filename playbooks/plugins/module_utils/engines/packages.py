@@ -133,8 +133,8 @@ def find_arrival(host: Host, versions: Mapping[str, str], handed: str = "") -> A
             found = resolve_handed(host, manager, wanted, handed, WORK)
         else:
             found = find_source(manager.name).resolve(host, Request(wanted, loose=own))
-        others = [name for name, was in found.replaced.items() if was and name not in wanted and name not in own]
-        held = sorted(manager.held(host, others))
+        theirs = [name for name, was in found.replaced.items() if was and name not in own]
+        held = sorted(manager.held(host, theirs))
     except PackageError as error:
         raise EnginePackageError(str(error)) from error
     except SourceError as error:
@@ -142,8 +142,7 @@ def find_arrival(host: Host, versions: Mapping[str, str], handed: str = "") -> A
     _require_none_gone(wanted, {**found.remove, **found.obsoleted})
     if held:
         raise EnginePackageError(
-            f"{', '.join(wanted)} would change {', '.join(held)}, which is held, and nothing was changed: "
-            "let it go first"
+            f"{_named(wanted)} would change {', '.join(held)}, which is held, and nothing was changed: let it go first"
         )
     is_handed = bool(handed) if staged is None else staged.is_handed
     return Arrival(wanted, found, staged, unstaged, is_handed)

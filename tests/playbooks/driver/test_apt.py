@@ -138,7 +138,7 @@ ERRORS: dict[str, tuple[str, str, str, bool]] = {
         True,
     ),
     "something else would go": (
-        "The following packages will be REMOVED:\n  containerd\n  runc\nThe following NEW packages will be installed:\n",
+        "The following packages will be REMOVED:\n  containerd\n  runc\nThe following packages will be upgraded:\n",
         "E: Packages need to be removed but remove is disabled.\n",
         r"^the packages would take containerd, runc off this machine: remove these first",
         True,

@@ -25,6 +25,7 @@ _STEPS: Final = {
         ],
         "runtime: Install the engine's packages",
     ),
+    (Role.RUNTIME, Action.STAGE): "runtime: Have another version of the engine lie ready",
     (Role.RUNTIME, Action.LOAD): "runtime: Let containers use the GPUs that they are given",
     (Role.RUNTIME, Action.SET): "runtime: Let containers use the GPUs that they are given",
     (Role.RUNTIME, Action.DEPLOY): "runtime: Install the hook, and the units that keep the driver inventory up to date",

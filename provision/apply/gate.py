@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from provision.apply.model import Failure, Status
-from provision.planning.node_plan import Disruption, Role
+from provision.planning.node_plan import Action, Disruption, Role
 from provision.planning.planner.drivers.holders import holders
 
 if TYPE_CHECKING:
@@ -55,8 +55,11 @@ def needs_staging(plan: NodePlan) -> bool:
 
 
 def exchanges_engine(plan: NodePlan) -> bool:
-    """Tell whether the node leaves service for another version of its engine."""
-    return any(item.role is Role.RUNTIME and item.disruption in ENDS_WORK for item in plan.items)
+    """Tell whether the node leaves service for another version of its engine, and not for a restart alone."""
+    return any(
+        item.role is Role.RUNTIME and item.disruption in ENDS_WORK and item.action is not Action.RESTART
+        for item in plan.items
+    )
 
 
 def stages_engine(plan: NodePlan) -> bool:

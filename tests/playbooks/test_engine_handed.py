@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.engines import handed, packages
-from ansible_collections.grapnel.node.plugins.module_utils.engines.handed import HANDED, HOME, find_kept, forget_handed
+from ansible_collections.grapnel.node.plugins.module_utils.engines.handed import HOME, find_kept, forget_handed
 from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import (
     EnginePackageError,
     find_arrival,
     install,
     stage,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.engines.staged import HANDED, read_engine_staged
 from ansible_collections.grapnel.node.plugins.module_utils.engines.trial import PLAIN, TrialError
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock
-from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import InstalledPackage, Rehearsal
+from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import (
+    InstalledPackage,
+    PackageError,
+    Rehearsal,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import SourceError
 from ansible_collections.grapnel.node.plugins.modules import engine_packages
 
@@ -51,6 +57,8 @@ class Manager:
 
     def describe(self, host: Host, files: Sequence[str]) -> dict[str, tuple[str, str]]:
         said = {file: host.path(file).read_text().split() for file in files}
+        if broken := [file for file, words in said.items() if len(words) != 2]:
+            raise PackageError(f"{broken[0]} is not an RPM package")
         return {file: (name, version) for file, (name, version) in said.items()}
 
     def rehearse(self, host: Host, transaction: Transaction) -> Rehearsal:
@@ -151,7 +159,7 @@ def test_of_each_package_the_installed_version_is_kept(node: Node) -> None:
     node.hand(f"{ENGINE} 2.4.2-1")
     node.bring("2.4.2-1")
 
-    kept = sorted(path.read_text() for path in (node.machine.root / HOME.lstrip("/") / "installed").iterdir())
+    kept = sorted(path.read_text() for path in (node.machine.root / HOME.lstrip("/") / "installed").glob("*.rpm"))
 
     assert kept == [f"{ENGINE} 2.4.2-1", f"{RUNC} 1.3-1"]
 
@@ -171,6 +179,37 @@ def test_what_was_handed_over_is_staged_and_then_it_and_what_leads_back_lie_on_t
 
     assert node.manager.there == {ENGINE: "2.4.2-1", RUNC: "1.3-1"}
     assert find_kept(node.machine.host, node.manager, node.manager.there)  # type: ignore[arg-type]
+
+
+def test_what_a_killed_handover_has_left_is_seen_and_goes_with_what_is_staged(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else takes it away where no other handover follows, and it may be what fills the disk."""
+    node.hand(f"{ENGINE} 2.2.1-1", f"{RUNC} 1.3-1")
+    node.bring("2.2.1-1")
+    node.machine.write(f"{HANDED}/{IDENTIFIER}/packages/.{ENGINE}-2.4.2-1.rpm.new", "half of it")
+
+    assert read_engine_staged(node.machine.host) == {"packages": {}, "complete": False, "bytes": 0}
+    assert ask(node, monkeypatch, state="staged", packages=[], handed="")["changed"]
+
+    assert read_engine_staged(node.machine.host) is None
+    assert find_kept(node.machine.host, node.manager, node.manager.there)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["", f"{ENGINE} 2.2.1-1\n"], ids=["no package any more", "in what it holds"])
+def test_a_kept_file_that_is_damaged_leads_nowhere_and_stops_no_exchange(node: Node, text: str) -> None:
+    """Each later one failed at it, or would have been given back by what cannot be installed."""
+    node.hand(f"{ENGINE} 2.2.1-1", f"{RUNC} 1.3-1")
+    node.bring("2.2.1-1")
+    kept = node.machine.root / HOME.lstrip("/") / "installed"
+    (kept / f"{ENGINE}-2.2.1-1.rpm").write_text(text)
+    node.hand(f"{ENGINE} 2.4.2-1")
+
+    words = stage(node.machine.host, find_arrival(node.machine.host, {ENGINE: "2.4.2-1"}, IDENTIFIER))
+    node.bring("2.4.2-1")
+
+    assert words == f"if {ENGINE} 2.4.2-1 does not work here, the way back is not sure: nothing answers"
+    assert sorted(path.read_text() for path in kept.glob("*.rpm")) == [f"{ENGINE} 2.4.2-1", f"{RUNC} 1.3-1"]
 
 
 @pytest.mark.parametrize(
@@ -205,44 +244,74 @@ def test_what_others_hold_or_run_with_is_left_alone(node: Node) -> None:
     assert node.manager.done == []
 
 
-@pytest.mark.parametrize("is_good", [True, False])
-def test_nothing_that_was_handed_over_stays_beside_what_is_installed(
-    node: Node, monkeypatch: pytest.MonkeyPatch, *, is_good: bool
-) -> None:
-    node.hand(f"{ENGINE} {'2.2.1-1' if is_good else '2.4.2-1'}")
-    given = {
-        "state": "present",
-        "engine": "containerd",
-        "packages": [ENGINE],
-        "versions": {ENGINE: "2.2.1-1"},
-        "handed": IDENTIFIER,
-    }
+def ask(node: Node, monkeypatch: pytest.MonkeyPatch, *, check: bool = False, **given: object) -> dict[str, object]:
+    """Return what the module answers for an engine 2.2.1-1 that was handed over; SystemExit says what it fails with."""
     answers: list[dict[str, object]] = []
+    asked = {"packages": [ENGINE], "versions": {ENGINE: "2.2.1-1"}, "hold": [], "unhold": [], **given}
+
+    def fail(**said: object) -> None:
+        raise SystemExit(str(said["msg"]))
 
     def answer(**said: object) -> None:
         answers.append(said)
+        if check:  # as Ansible's ends there
+            raise StopIteration
 
     module = SimpleNamespace(
-        params={**given, "hold": [], "unhold": [], "unit": "containerd.service"},
-        check_mode=False,
+        params={
+            "state": "present",
+            "engine": "containerd",
+            "handed": IDENTIFIER,
+            "unit": "containerd.service",
+            **asked,
+        },
+        check_mode=check,
         exit_json=answer,
-        fail_json=lambda **said: (_ for _ in ()).throw(SystemExit(str(said["msg"]))),
+        fail_json=fail,
     )
     monkeypatch.setattr(engine_packages, "AnsibleModule", lambda **_: module)
     monkeypatch.setattr(engine_packages, "Host", lambda: node.machine.host)
-    monkeypatch.setattr(engine_packages, "let_go", lambda _host: _Nothing())
-
-    if is_good:
+    monkeypatch.setattr(engine_packages, "let_go", lambda _host: nullcontext())
+    with suppress(StopIteration):
         engine_packages.main()
-    else:
-        with pytest.raises(SystemExit, match="was not handed over"):
-            engine_packages.main()
+    (said,) = answers
+    return said
 
-    assert [said["coming"] for said in answers] == ([[ENGINE]] if is_good else [])
+
+def test_nothing_that_was_handed_over_stays_beside_what_is_installed(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.hand(f"{ENGINE} 2.2.1-1")
+
+    assert ask(node, monkeypatch)["coming"] == [ENGINE]
     assert not (node.machine.root / HANDED.lstrip("/")).exists()
 
 
-class _Nothing:
-    def __enter__(self) -> None: ...
+def test_nothing_that_was_handed_over_stays_where_it_is_not_what_was_asked_for(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.hand(f"{ENGINE} 2.4.2-1")
 
-    def __exit__(self, *_: object) -> None: ...
+    with pytest.raises(SystemExit, match="was not handed over"):
+        ask(node, monkeypatch)
+    assert not (node.machine.root / HANDED.lstrip("/")).exists()
+
+
+def test_an_engine_that_comes_first_is_not_told_as_if_it_should_have_lain_ready(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing leaves service for it, whichever package that is there it has upgraded."""
+    node.manager.there = {RUNC: "1.2-1"}
+    node.hand(f"{ENGINE} 2.2.1-1", f"{RUNC} 1.3-1")
+
+    assert ask(node, monkeypatch)["note"] == ""
+    assert node.manager.there == {ENGINE: "2.2.1-1", RUNC: "1.3-1"}
+
+
+@pytest.mark.parametrize("named", [{"hold": [RUNC]}, {"unhold": [RUNC]}, {}], ids=["hold", "unhold", "nothing"])
+def test_a_check_tells_of_holds_beside_what_was_handed_over(
+    node: Node, monkeypatch: pytest.MonkeyPatch, named: dict[str, object]
+) -> None:
+    said = ask(node, monkeypatch, check=True, packages=[], **named)
+
+    assert said["changed"] == bool(named)

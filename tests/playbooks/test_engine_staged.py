@@ -134,6 +134,7 @@ def test_what_lies_ready_is_just_what_is_exchanged_and_no_source_is_asked_again(
     facts = read_engine_staged(node.host)
     assert facts is not None
     assert (facts["packages"], facts["complete"]) == (WANTED, True)
+    assert node.host.path(STAGED).stat().st_mode & 0o777 == 0o700, "it is root's alone"
 
     node.unreachable = True
     assert node.exchange() == ""
@@ -162,6 +163,35 @@ def test_an_engine_that_does_not_work_goes_back_by_what_lies_ready_and_that_stay
     assert node.there == {"containerd": "1", "runc": "7"}
     assert node.host.names(HOME) == ["staged"]
     assert (read_engine_staged(node.host) or {})["complete"]
+
+
+@pytest.mark.parametrize("there", ["1", "2"], ids=["before anything is done", "half-way, and on the way back"])
+def test_an_exchange_for_which_the_disk_is_full_says_what_became_of_the_engine(
+    node: Packages, monkeypatch: pytest.MonkeyPatch, there: str
+) -> None:
+    """The package managers write notes of their own, with the words of the system alone where that fails."""
+    node.stage()
+    apply, tries = node.apply, []
+
+    def full(host: Host, transaction: Transaction, clock: Clock) -> None:
+        tries.append(transaction)
+        if len(tries) == 1 and there == "2":
+            apply(host, transaction, clock)
+            raise PackageError("the disk is full")
+        if len(tries) == 1 or there == "2":
+            raise OSError(errno.ENOSPC, "No space left on device", f"{HOME}/work/notes")
+        apply(host, transaction, clock)
+
+    monkeypatch.setattr(node, "apply", full)
+    with pytest.raises(EnginePackageError) as raised:
+        node.exchange()
+
+    told = {
+        "1": "No space left on device.*; its former packages were put back, and containerd.service works with them",
+        "2": "the disk is full; with its former packages: .*No space left on device",
+    }
+    assert re.search(told[there], str(raised.value))
+    assert node.there["containerd"] == there
 
 
 def damage(node: Packages) -> None:
@@ -290,6 +320,21 @@ def test_what_grapnel_itself_holds_may_be_staged_and_stays_held(node: Packages) 
     packages.remember_held(node.host, ["runc"], held=False)
     with pytest.raises(EnginePackageError, match="would change runc, which is held"):
         find_arrival(node.host, LATER)
+
+
+@pytest.mark.parametrize("is_staged", [True, False])
+def test_an_engine_that_somebody_holds_since_it_was_planned_is_not_exchanged(
+    node: Packages, *, is_staged: bool
+) -> None:
+    """Hours may be between the plan and a node's turn, and package managers are told to change what is held."""
+    if is_staged:
+        node.stage()
+    node.held_ones.add("containerd")
+
+    with pytest.raises(EnginePackageError, match="containerd 2 would change containerd, which is held"):
+        node.exchange()
+
+    assert node.there["containerd"] == "1"
 
 
 def test_what_a_killed_trial_left_in_an_engine_goes_with_what_is_staged(machine: Machine, node: Packages) -> None:

@@ -105,7 +105,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.engines.packages impo
     stage,
     unhold,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.engines.staged import HOME
+from ansible_collections.grapnel.node.plugins.module_utils.engines.staged import HANDED, HOME
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Host
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import (
@@ -136,7 +136,7 @@ def main() -> None:
     host, given = Host(), module.params
     wanted = {name: str(given["versions"].get(name, "")) for name in given["packages"]}
     if module.check_mode and given["handed"]:  # nothing was handed over
-        module.exit_json(changed=bool(wanted), coming=[], note="")
+        module.exit_json(changed=bool(wanted or given["hold"] or given["unhold"]), coming=[], note="")
     try:
         if given["state"] == "staged":
             answer = _stage(host, wanted, given["handed"], is_check=module.check_mode)
@@ -153,12 +153,14 @@ def main() -> None:
 def _stage(host: Host, wanted: dict[str, str], handed: str, *, is_check: bool) -> dict[str, Any]:
     """Have packages lie ready; return what is answered."""
     arrival, note = find_arrival(host, wanted, handed), ""
-    changed = arrival.staged is None and bool(arrival.wanted or host.path(HOME).exists())
+    is_left = host.path(HOME).exists() or host.path(HANDED).exists()
+    changed = arrival.staged is None and bool(arrival.wanted or is_left)
     if not is_check:
         if arrival.wanted:
             give_way(host)
             note = stage(host, arrival)
         else:
+            forget_handed(host)
             note = clear(host)
     return {"changed": changed, "coming": list(arrival.coming), "note": note}
 
@@ -170,7 +172,7 @@ def _bring(host: Host, given: dict[str, Any], wanted: dict[str, str], *, is_chec
         arrival = find_arrival(host, wanted, given["handed"])
         if arrival.wanted and not is_check:
             _install(host, arrival, given["engine"], given["unit"])
-            if arrival.former and given["unit"] and arrival.unstaged:
+            if arrival.former.keys() & wanted.keys() and given["unit"] and arrival.unstaged:  # else the engine is new
                 note = f"{', '.join(arrival.wanted)} was downloaded while the node was out of service: "
                 note += arrival.unstaged
     if not is_check:

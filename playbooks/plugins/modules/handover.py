@@ -72,7 +72,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.transfer.hando
     finish,
     take_files,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.engines.handed import HANDED
+from ansible_collections.grapnel.node.plugins.module_utils.engines.staged import HANDED
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 from ansible_collections.grapnel.node.plugins.module_utils.packages.choose import find_manager
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.fleet.model import Fleet
-    from provision.declaration.spec.model import Driver
+    from provision.declaration.spec.model import Driver, StackSpec
     from provision.planning.driver_change import DriverChange, PackageVersion
     from provision.planning.supply.bundle.handover import HandedFile
     from provision.planning.supply.bundle.module_archive import BuiltModules
@@ -67,7 +67,7 @@ class Creation:
             facts = {name: _require_facts(name, answer) for name, answer in answers.items()}
             collectors = self._collectors(facts, lambda name, of: Collector(context, program, name, of, view, cancel))
             wanted = Wanted()
-            engines: dict[tuple[str, str], tuple[Collector, DriverChange]] = {}
+            engines: dict[tuple[str, str], tuple[Collector, StackSpec, DriverChange]] = {}
             for node in targets.nodes:
                 has_driver = is_managed(node.stack.driver) or (self.args.versions and not self.args.limit)
                 if not has_driver and not names_engine(node.stack.runtime):
@@ -77,14 +77,15 @@ class Creation:
                     change = choose_engine(collector.with_engine_source(node.stack), node.stack)
                     if isinstance(change, Problem):
                         raise refused(change)
-                    engines[collector.node, change_id(change)] = (collector, change)
+                    engines[collector.node, change_id(change)] = (collector, node.stack, change)
                 if has_driver:
                     self._choose(node.name, facts[node.name], node.stack.driver, collector, wanted)
             if not wanted.all() and not engines:
                 raise UsageError(
                     "no driver is declared for any of these nodes", hint="enable it, or name none, and say which"
                 )
-            for collector, change in engines.values():
+            for collector, stack, change in engines.values():
+                collector.with_engine_source(stack)  # again: that of another node may have taken its place since
                 staged = collector.collect(change, folder, with_modules=False)
                 self.contents.add_engine(staged, change.packages[0].name)
             for collector, change in wanted.all():

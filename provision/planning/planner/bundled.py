@@ -75,7 +75,7 @@ def find_handover(plan: NodePlan, facts: NodeFacts, bundle: Bundle) -> Handover 
     driver = plan.roles.driver
     if driver is None or driver.driver_change is None or not driver.driver_stage:
         return None
-    return choose_files(bundle, distribution_in(bundle.listing, facts.node), driver.driver_change)
+    return choose_files(bundle, distribution_in(bundle.listing.drivers, facts.node), driver.driver_change)
 
 
 def find_engine_handover(plan: NodePlan, facts: NodeFacts, bundle: Bundle) -> tuple[HandedFile, ...]:
@@ -179,7 +179,7 @@ def _cannot_build(change: DriverChange, facts: NodeFacts, bundle: Bundle, missin
     lacks += [f"headers of {kernel}" for kernel in missing if kernel not in headers]
     if not missing or not lacks:
         return None
-    name = distribution_in(bundle.listing, facts.node)
+    name = distribution_in(bundle.listing.drivers, facts.node)
     has = sorted(
         module.kernel
         for driver in bundle.listing.drivers

@@ -74,8 +74,9 @@ def names_engine(runtime: Runtime) -> bool:
 def choose_engine(source: NodeFacts, stack: StackSpec) -> DriverChange | Problem:
     """Return what has to be collected of a declared engine, in the form of a change: its own package comes first.
 
-    It is of what another node's sources have.
+    It is of what another node's sources have; what lies ready there, they may have no more.
     """
+    source = msgspec.structs.replace(source, engine_staged=None)
     distribution = find_distribution(source.node)
     if isinstance(distribution, Problem):
         return distribution
@@ -108,7 +109,7 @@ def _beside(source: NodeFacts, name: str, version: str) -> str:
 
 
 def _offered(source: NodeFacts, name: str) -> list[str]:
-    return [each.version for each in source.available.get(name, ())]
+    return [each.version for each in source.available.get(name, ()) if each.fetchable]
 
 
 def _flavour_unknown(node: NodeFacts) -> Problem:

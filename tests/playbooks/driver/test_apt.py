@@ -137,6 +137,12 @@ ERRORS: dict[str, tuple[str, str, str, bool]] = {
         r"^somebody else uses the package database: .*process 4711 \(unattended-upgr\)",
         True,
     ),
+    "something else would go": (
+        "The following packages will be REMOVED:\n  containerd\n  runc\nThe following packages will be upgraded:\n",
+        "E: Packages need to be removed but remove is disabled.\n",
+        r"^the packages would take containerd, runc off this machine: remove these first",
+        True,
+    ),
     "a script fails": (
         "Setting up nvidia-persistenced (550.163.01-1) ...\n",
         "dpkg: error processing package nvidia-persistenced (--configure):\n",

@@ -94,6 +94,18 @@ def test_folders_that_an_engine_makes_beside_a_sites_settings_go_where_they_are_
     assert (machine.root / "etc/crio/crio.conf.d/10-site.conf").exists()
 
 
+def test_folders_of_a_site_that_an_engines_folder_leads_to_stay(machine: Machine) -> None:
+    """Where it made a folder of settings, there is a link of the site's since, to folders that are not the engine's."""
+    (machine.root / "srv/policies/of-team-a").mkdir(parents=True)
+    (machine.root / "etc/crio").mkdir(parents=True)
+    (machine.root / "etc/crio/policies").symlink_to(machine.root / "srv/policies")
+
+    purge(machine.host, PackagePlan("crio", (), ("/etc/crio/policies",)))
+
+    assert (machine.root / "srv/policies/of-team-a").is_dir()
+    assert (machine.root / "etc/crio/policies").is_symlink()
+
+
 def test_a_database_of_packages_that_cannot_be_read_is_told(machine: Machine) -> None:
     machine.write("/etc/os-release", 'ID="rocky"\nID_LIKE="rhel centos fedora"\n')
     machine.write("/usr/bin/dnf", mode=0o755)

@@ -31,7 +31,7 @@ def test_every_item_has_a_step_of_its_role(role: Role, action: Action) -> None:
     ("action", "module"),
     [
         *((each, "grapnel.node.engine_packages") for each in (Action.INSTALL, Action.UPGRADE, Action.DOWNGRADE)),
-        *((each, "grapnel.node.engine_packages") for each in (Action.HOLD, Action.UNHOLD)),
+        *((each, "grapnel.node.engine_packages") for each in (Action.HOLD, Action.UNHOLD, Action.STAGE)),
         *((each, "grapnel.node.selinux") for each in (Action.LOAD, Action.SET)),
     ],
 )

@@ -8,11 +8,25 @@ import pytest
 
 from provision.cli.change.apply import apply_nodes
 from provision.cli.change.stage import stage_fleet
-from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, plan_engine, plan_staged, scope_of
+from provision.planning.node_plan import Action, Disruption, NodePlan, Role, Roles, RuntimeVariables
+from tests.provision.apply.fakes import (
+    FakeFleet,
+    FakeNode,
+    cluster_of,
+    context,
+    item,
+    plan_engine,
+    plan_staged,
+    scope_of,
+)
 from tests.provision.rollout.fakes import NEW
 
 if TYPE_CHECKING:
+    from provision.declaration.fleet.facts.node import NodeFacts
     from tests.provision.rollout.fakes import FakeCluster
+
+
+ENGINE = RuntimeVariables(runtime_engine="containerd", runtime_service="containerd.service", runtime_restart=True)
 
 
 @pytest.fixture
@@ -94,6 +108,21 @@ def test_a_node_whose_engine_cannot_be_staged_stays_in_service(
     assert apply_nodes(context(fleet, plan_engine), scope_of(cluster), parallel=1, consent=True) == 1
     assert "no space left on /var" in " ".join(capsys.readouterr().out.split())
     assert {node for node, _, _ in cluster.writes} == {"n2", "n3"}
+
+
+def test_a_node_that_leaves_service_for_a_restart_alone_has_nothing_to_stage(
+    fleet: FakeFleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was told as staged, as if something lay ready there."""
+
+    def restarts(node: str, _facts: NodeFacts) -> NodePlan:
+        restart = item("containerd.service", role=Role.RUNTIME, action=Action.RESTART, disruption=Disruption.DRAIN)
+        return NodePlan(node=node, items=(restart,), roles=Roles(runtime=ENGINE))
+
+    stage_fleet(context(fleet, restarts), scope_of(cluster_of(fleet)), parallel=1)
+
+    assert "3 nodes: 3 waiting" in capsys.readouterr().out
+    assert [playbook for playbook, _ in fleet.runs] == ["facts"]
 
 
 def test_what_is_staged_already_is_left_alone(fleet: FakeFleet, capsys: pytest.CaptureFixture[str]) -> None:

@@ -292,6 +292,20 @@ def test_an_engine_is_one_package_of_its_set(tmp_path: Path) -> None:
         contents.add_engine(staged, "containerd")
 
 
+@pytest.mark.parametrize("kind", ["drivers", "engines"])
+def test_a_package_that_is_used_and_not_listed_is_an_error_of_the_list(tmp_path: Path, kind: str) -> None:
+    """Whoever made the list: a node that is handed the package would have no digest to check it by."""
+    contents = Contents()
+    contents.add_set(staged_set(tmp_path / "set", change_of()))
+    contents.add_engine(staged_set(tmp_path / "other", change_of()), "libcuda1")
+    lost = f"{kind}/{DEBIAN}/packages/libpci3_1%3a3.13.0-2_amd64.deb"
+    sources = {place: source for place, source in contents.sources.items() if place != lost}
+    write_bundle(tmp_path / "short.bundle", sources, contents.listing("0.2.0"))
+
+    with pytest.raises(BundleError, match="is used and not listed"):
+        verify_bundle(tmp_path / "short.bundle")
+
+
 def unsealed(folder: Path) -> None:
     (folder / "complete").write_text(json.dumps({"../../etc/hostname": "0" * 64}))
 

@@ -29,7 +29,7 @@ from provision.planning.supply.bundle.model import (
     BundleList,
     Driver,
 )
-from provision.planning.supply.bundle.offer import with_offer
+from provision.planning.supply.bundle.offer import describe_engines, drivers_for, engines_for, with_offer
 from provision.planning.supply.bundle.read import Bundle
 from tests.provision.samples import GPU, RUNNING, available, edit_file, make_facts, make_stack, plan, replace
 
@@ -131,6 +131,14 @@ def test_a_bundle_for_another_distribution_is_a_problem_that_says_so(tmp_path: P
 
     (problem,) = made.problems
     assert f"the bundle has nothing for {DEBIAN}; it is for debian-12" in problem.hint
+
+
+def test_a_bundle_of_engines_alone_is_said_to_have_no_driver_rather_than_nothing(tmp_path: Path) -> None:
+    made = planned(cut_off(), with_engines(tmp_path, "2.4.2-1"))
+
+    (problem,) = made.problems
+    assert f"the bundle has no driver for {DEBIAN}" in problem.hint
+    assert "has nothing" not in problem.hint
 
 
 def test_what_is_installed_stays_known(tmp_path: Path) -> None:
@@ -323,6 +331,20 @@ def test_an_engine_for_another_architecture_is_none(tmp_path: Path) -> None:
     assert "package-not-available" in {one.code for one in made.problems}
 
 
+def test_an_engine_is_found_beside_drivers_of_a_set_that_somebody_named_by_the_exact_release(tmp_path: Path) -> None:
+    """`bundle create --set rocky-9.5=DIR --from build1`: what is collected has the name ``rocky-9``."""
+    rocky = OperatingSystem(id="rocky", version_id="9.5")
+    node = replace(bare().node, os=rocky)
+    engines = with_engines(tmp_path, "2.4.2-1", distribution="rocky-9").listing
+    drivers = (Driver(distribution="rocky-9.5", version=NEW, flavour="open", packages=()),)
+
+    listing = replace(engines, drivers=drivers)
+
+    assert [one.version for one in engines_for(listing, node)] == ["2.4.2-1"]
+    assert [one.version for one in drivers_for(listing, node)] == [NEW]
+    assert describe_engines(listing, node) == "the bundle has of engines for rocky-9: containerd 2.4.2-1"
+
+
 def test_an_engine_whose_packages_only_a_driver_brings_is_not_in_the_bundle(tmp_path: Path) -> None:
     """The closure of a driver may have a package of an engine, and not all that the engine needs."""
     listed = with_engines(tmp_path, "2.4.2-1").listing
@@ -362,6 +384,25 @@ def test_an_engine_is_collected_where_it_is_named_at_the_version_that_sources_ha
     assert isinstance(found, DriverChange)
     assert [(one.name, one.version) for one in found.packages] == [("containerd", "2.4.2-2")]
     missing = choose_engine(facts, engine_stack(version="2.2.1"))
+    assert isinstance(missing, Problem)
+    assert missing.code == "engine-version-not-available"
+
+
+def test_what_the_collecting_node_has_itself_and_no_source_any_more_is_not_collected() -> None:
+    """Nobody could download it: that would be told only when everything else had been."""
+    offered = tuple(
+        AvailablePackage(version=version, source="containerd", fetchable=fetchable)
+        for version, fetchable in (("2.2.1-1", True), ("2.4.2-1", False))
+    )
+    facts = replace(bare(), available={"containerd.io": offered})
+    ready = replace(facts, engine_staged=StagedEngine(packages={"containerd.io": "2.4.2-1"}, complete=True))
+    of_docker = engine_stack(source="docker", repository={"key": KEY})
+
+    found = choose_engine(facts, of_docker)
+    missing = choose_engine(ready, engine_stack(source="docker", repository={"key": KEY}, version="2.4.2"))
+
+    assert isinstance(found, DriverChange)
+    assert [(one.name, one.version) for one in found.packages] == [("containerd.io", "2.2.1-1")]
     assert isinstance(missing, Problem)
     assert missing.code == "engine-version-not-available"
 

@@ -124,6 +124,26 @@ def test_what_lies_ready_for_nothing_goes(complete: bool) -> None:  # noqa: FBT0
     assert found.disruption is not Disruption.DRAIN
 
 
+@pytest.mark.parametrize(
+    "declared",
+    [
+        pytest.param({"source": "distribution", "repository": None}, id="another source"),
+        pytest.param({"install": False}, id="the engine is the site's own"),
+    ],
+)
+def test_what_lies_ready_goes_also_where_the_engine_is_of_another_source_now(declared: dict[str, object]) -> None:
+    facts = with_staged(with_engine(rocky(), "2.2.1"), "2.4.2-3.el9")
+
+    found = plan(facts, stack(**declared))
+
+    assert ("remove", "staged engine packages", None, False) in shown(found)
+    assert found.roles.runtime is not None
+    assert found.roles.runtime.runtime_stage == {}
+    assert found.roles.runtime.runtime_service == "containerd.service"
+    again = plan(replace(facts, engine_staged=None), stack(**declared))
+    assert "staged engine packages" not in {item.target for item in again.items}
+
+
 def test_an_exchange_that_waits_for_the_package_source_is_in_the_plan_from_the_beginning() -> None:
     """Else the node would serve as its source is written, and the apply end with what takes it out of service."""
     wanted = stack(version="2.4.2")

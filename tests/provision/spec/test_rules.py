@@ -130,6 +130,14 @@ def test_the_shortest_declaration_is_beyond_doubt() -> None:
         ),
         pytest.param({"runtime": {"source": "docker"}}, ("error", "runtime.repository"), id="a source without its key"),
         pytest.param(
+            {
+                "driver": {"enabled": False, "source": "bundle", "repository": {"folder": "/srv/site.bundle"}},
+                "runtime": {"source": "docker"},
+            },
+            ("error", "runtime.repository"),
+            id="a source without its key, beside a bundle that is not opened",
+        ),
+        pytest.param(
             {"rollout": {"waves": [{"size": 1}, {"gate": "hold"}]}},
             ("warning", "rollout.waves[1]"),
             id="a gate that nobody goes through",

@@ -9,9 +9,16 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.seal import (
+    SEAL,
+    SealError,
+    require_sealed,
+    seal,
+)
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.model import StageError
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.packages import handed_packages
-from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import Transaction
+from ansible_collections.grapnel.node.plugins.module_utils.engines.staged import HANDED
+from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Transaction
 from ansible_collections.grapnel.node.plugins.module_utils.packages.source import (
     Download,
     Offered,
@@ -27,8 +34,7 @@ if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageManager
 
-HOME = "/var/lib/grapnel/engine-packages"
-HANDED = f"{HOME}/incoming"  # a folder for what is handed over at once
+HOME = HANDED.rpartition("/")[0]
 _KEPT = f"{HOME}/installed"
 _AGAIN = "make the bundle again, for this node's release of its distribution"
 
@@ -62,20 +68,28 @@ def resolve_handed(
 
 
 def keep(host: Host, manager: PackageManager, files: tuple[str, ...]) -> None:
-    """Keep files of packages that are installed now, in the place of former ones of these packages."""
+    """Keep files of packages that are installed now, in the place of former ones of these packages.
+
+    They count as long as they are as they are now.
+    """
     folder = host.path(_KEPT)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     coming = {name for name, _ in manager.describe(host, files).values()}
-    for file, (name, _) in _kept(host, manager).items():
-        if name in coming:
+    for file, described in _kept(host, manager).items():
+        if described is None or described[0] in coming:
             host.path(file).unlink()
     for file in files:
         host.path(file).replace(folder / file.rpartition("/")[2])
+    seal(host, _KEPT)
 
 
 def find_kept(host: Host, manager: PackageManager, former: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the files of packages at these versions, empty unless all of them are kept."""
-    found = {described: file for file, described in _kept(host, manager).items()}
+    """Return the files of packages at these versions, empty unless all of them are kept as they were."""
+    try:
+        require_sealed(host, _KEPT)
+    except SealError:
+        return ()
+    found = {described: file for file, described in _kept(host, manager).items() if described is not None}
     return tuple(found[one] for one in former.items()) if found.keys() >= set(former.items()) else ()
 
 
@@ -93,6 +107,14 @@ def _is_in(versions: Mapping[str, str], name: str, version: str) -> bool:
     return name in versions and version in ("", versions[name])
 
 
-def _kept(host: Host, manager: PackageManager) -> dict[str, tuple[str, str]]:
-    files = [f"{_KEPT}/{name}" for name in sorted(host.names(_KEPT))]
-    return manager.describe(host, files) if files else {}
+def _kept(host: Host, manager: PackageManager) -> dict[str, tuple[str, str] | None]:
+    """Return what the kept files say of themselves, None for one that is damaged."""
+    files = (f"{_KEPT}/{name}" for name in sorted(host.names(_KEPT)) if name != SEAL)
+    return {file: _describe(host, manager, file) for file in files}
+
+
+def _describe(host: Host, manager: PackageManager, file: str) -> tuple[str, str] | None:
+    try:
+        return manager.describe(host, [file])[file]
+    except PackageError:
+        return None

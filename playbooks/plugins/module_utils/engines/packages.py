@@ -133,8 +133,8 @@ def find_arrival(host: Host, versions: Mapping[str, str], handed: str = "") -> A
             found = resolve_handed(host, manager, wanted, handed, WORK)
         else:
             found = find_source(manager.name).resolve(host, Request(wanted, loose=own))
-        others = [name for name, was in found.replaced.items() if was and name not in wanted and name not in own]
-        held = sorted(manager.held(host, others))
+        theirs = [name for name, was in found.replaced.items() if was and name not in own]
+        held = sorted(manager.held(host, theirs))
     except PackageError as error:
         raise EnginePackageError(str(error)) from error
     except SourceError as error:
@@ -142,8 +142,7 @@ def find_arrival(host: Host, versions: Mapping[str, str], handed: str = "") -> A
     _require_none_gone(wanted, {**found.remove, **found.obsoleted})
     if held:
         raise EnginePackageError(
-            f"{', '.join(wanted)} would change {', '.join(held)}, which is held, and nothing was changed: "
-            "let it go first"
+            f"{_named(wanted)} would change {', '.join(held)}, which is held, and nothing was changed: let it go first"
         )
     is_handed = bool(handed) if staged is None else staged.is_handed
     return Arrival(wanted, found, staged, unstaged, is_handed)
@@ -289,7 +288,7 @@ def _exchange(running: _Running, there: Transaction, back: Transaction | str, cl
             clear_restart(host, service.unit)
             raise
         raise EnginePackageError(_give_back(running, back, clock, str(error))) from error
-    except (ConfigurationError, TrialError) as error:
+    except (ConfigurationError, TrialError, OSError) as error:  # OSError: of a full disk, at any step
         raise EnginePackageError(_give_back(running, back, clock, str(error))) from error
 
 
@@ -313,6 +312,7 @@ def _stage(host: Host, arrival: Arrival) -> EngineSet:
     """Put a set together in the place of whatever is staged; raises `PackageError`, `SourceError`, OSError."""
     manager, found = find_manager(host), arrival.resolution
     host.path(WORK).mkdir(parents=True, mode=0o700)
+    host.path(_NEW).mkdir(mode=0o700)
     there = _take(host, arrival)
     rehearsal = manager.rehearse(host, there)
     _require_none_gone(arrival.wanted, rehearsal.remove)
@@ -431,7 +431,7 @@ def _give_back(running: _Running, back: Transaction | str, clock: Clock, failure
     try:
         find_manager(running.host).apply(running.host, back, clock)
         running.take_in()
-    except (PackageError, ConfigurationError, TrialError) as error:
+    except (PackageError, ConfigurationError, TrialError, OSError) as error:
         return f"{failure}; with its former packages: {error}"
     return f"{failure}; its former packages were put back, and {running.service.unit} works with them"
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 HOME = "/var/lib/grapnel/engine"
 STAGED = f"{HOME}/staged"
+HANDED = "/var/lib/grapnel/engine-packages/incoming"  # a folder for what is handed over at once
 WORK = f"{HOME}/work"  # the package manager's notes on a transaction
 THERE, BACK, DESCRIPTION = "there", "back", "set.json"
 
@@ -91,7 +92,8 @@ def read_set(host: Host, read: ReadInstalled) -> EngineSet:
 
 def read_engine_staged(host: Host) -> dict[str, Any] | None:
     """Return the facts ``engine_staged``, None where nothing lies there; files are digested."""
-    if not {*host.names(HOME)} - {WORK.rpartition("/")[2]}:  # which a rehearsal leaves
+    left = {*host.names(HOME)} - {WORK.rpartition("/")[2]}  # which a rehearsal leaves
+    if not left and not host.names(HANDED):
         return None
     try:
         found = read_set(host, find_reader(host))

@@ -133,9 +133,14 @@ def unmount_below(host: Host, folder: str) -> None:
 
 
 def remove_made(host: Host, path: str) -> None:
-    """Remove what an engine has made since it was installed; of settings only folders in which there is nothing."""
+    """Remove what an engine has made since it was installed; of settings only folders in which there is nothing.
+
+    A link in the place of such a folder is somebody else's, and so is what it leads to.
+    """
     if not path.startswith("/etc/"):
         remove_path(host, path)
+        return
+    if host.path(path).is_symlink():
         return
     below = [str(one) for one, _, _ in os.walk(host.path(path))]
     for folder in sorted(below, key=len, reverse=True):

@@ -95,7 +95,7 @@ def _engine_source(spec: StackSpec) -> Iterator[Remark]:
     if runtime.engine not in engines:
         hint = f"leave the key out, or write engine: {' or '.join(each.value for each in engines)}"
         yield error(("runtime", "source"), f"{owner}'s repository has no {runtime.engine.value}", hint)
-    elif runtime.repository is None and spec.driver.source is not DriverSource.BUNDLE:
+    elif runtime.repository is None and not (spec.driver.enabled and spec.driver.source is DriverSource.BUNDLE):
         file = {EngineSource.DOCKER: "gpg", EngineSource.CRIO: "deb/Release.key"}[runtime.source]
         hint = f"write repository.key: the text of the file {file} beside {owner}'s packages, once you checked it"
         message = f"is required with source: {runtime.source.value}, for the key that signs its packages"

@@ -64,7 +64,7 @@ def with_sources(
         other = _other_package(facts, stack, engine, found)
         if other and stack.runtime.version is not None:
             return replace(part, problems=(*part.problems, *other), variables=None)
-        return replace(part, warnings=(*part.warnings, *other))
+        return _with_exchange(facts, engine, replace(part, warnings=(*part.warnings, *other)), None)
     sources = render_sources(facts, stack.runtime)
     part = replace(part, declared=replace(part.declared, files=(*part.declared.files, *sources)))
     writes = plan_files(facts, Role.RUNTIME, sources)
@@ -73,18 +73,28 @@ def with_sources(
         return replace(part, problems=(*part.problems, change), variables=None)
     if change is not None and not change.deferred and (locked := package_manager_problems(facts)):
         return replace(part, items=(change, *part.items), problems=(*part.problems, *locked), variables=None)
-    exchange, wanted = _staged_first(facts, change)
-    items = (*writes, *exchange, *part.items)
-    if part.problems or items == part.items:
+    part = _with_exchange(facts, engine, part, change)
+    items = (*writes, *part.items)
+    if part.problems or not writes:
         return replace(part, items=items)
     variables = part.variables or RuntimeVariables(runtime_engine=engine.name, runtime_service=engine.service)
+    return replace(part, items=items, variables=msgspec.structs.replace(variables, runtime_sources=sources))
+
+
+def _with_exchange(
+    facts: NodeFacts, engine: NodeEngine, part: Part[RuntimeVariables], change: Item | None
+) -> Part[RuntimeVariables]:
+    """Return the part of an engine, with what is done about an exchange of it, or about what lies ready for none."""
+    exchange, wanted = _staged_first(facts, change)
+    part = replace(part, items=(*exchange, *part.items))
+    if part.problems or not exchange:
+        return part
+    variables = part.variables or RuntimeVariables(runtime_engine=engine.name, runtime_service=engine.service)
     variables = msgspec.structs.replace(variables, runtime_stage=wanted)
-    if writes:
-        variables = msgspec.structs.replace(variables, runtime_sources=sources)
     if change is not None and change.to is not None and wanted is None:
-        versions = {found.name: change.to}
-        variables = msgspec.structs.replace(variables, runtime_packages=(found.name,), runtime_versions=versions)
-    return replace(part, items=items, variables=variables)
+        versions = {change.target: change.to}
+        variables = msgspec.structs.replace(variables, runtime_packages=(change.target,), runtime_versions=versions)
+    return replace(part, variables=variables)
 
 
 def _staged_first(facts: NodeFacts, change: Item | None) -> tuple[tuple[Item, ...], dict[str, str] | None]:

@@ -10,7 +10,7 @@ from provision.declaration.fleet.facts.node import AvailablePackage
 from provision.planning.architecture import X86_64
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from provision.declaration.fleet.facts.node import NodeFacts, NodeIdentity
     from provision.planning.supply.bundle.model import BundledEngine, BundledModule, BundleList, Driver
@@ -23,22 +23,21 @@ def distribution_names(node: NodeIdentity) -> tuple[str, ...]:
     return tuple(dict.fromkeys((f"{exact}{end}", f"{exact.partition('.')[0]}{end}")))
 
 
-def distribution_in(listing: BundleList, node: NodeIdentity) -> str:
-    """Return what the bundle calls a node's distribution, the exact name where it has nothing for it."""
-    names = distribution_names(node)
-    known = {each.distribution for each in listing.drivers} | {each.distribution for each in listing.engines}
+def distribution_in(offers: Iterable[Driver | BundledEngine], node: NodeIdentity) -> str:
+    """Return what offers of a bundle call a node's distribution, the exact name where there is none for it."""
+    names, known = distribution_names(node), {each.distribution for each in offers}
     return next((each for each in names if each in known), names[0])
 
 
 def drivers_for(listing: BundleList, node: NodeIdentity) -> tuple[Driver, ...]:
     """Return the drivers of a bundle for a node's distribution."""
-    name = distribution_in(listing, node)
+    name = distribution_in(listing.drivers, node)
     return tuple(each for each in listing.drivers if each.distribution == name)
 
 
 def engines_for(listing: BundleList, node: NodeIdentity) -> tuple[BundledEngine, ...]:
     """Return the engines of a bundle for a node's distribution."""
-    name = distribution_in(listing, node)
+    name = distribution_in(listing.engines, node)
     return tuple(each for each in listing.engines if each.distribution == name)
 
 
@@ -68,10 +67,12 @@ def _in_order(
 
 def describe_drivers(listing: BundleList, node: NodeIdentity) -> str:
     """Return what a bundle has, for a message: the node's distribution, else which other ones."""
-    name, own = distribution_in(listing, node), drivers_for(listing, node)
+    name, own = distribution_in(listing.drivers, node), drivers_for(listing, node)
     if own:
         versions = ", ".join(f"{one.version} ({one.flavour})" for one in own)
         return f"the bundle has for {name}: {versions}"
+    if engines_for(listing, node):
+        return f"the bundle has no driver for {name}, only engines"
     others = ", ".join(sorted({one.distribution for one in listing.drivers})) or "no distribution"
     return f"the bundle has nothing for {name}; it is for {others}"
 
@@ -79,7 +80,7 @@ def describe_drivers(listing: BundleList, node: NodeIdentity) -> str:
 def describe_engines(listing: BundleList, node: NodeIdentity) -> str:
     """Return which engines a bundle has for a node, for a message."""
     has = ", ".join(f"{one.package} {one.version}" for one in engines_for(listing, node)) or "none"
-    return f"the bundle has of engines for {distribution_in(listing, node)}: {has}"
+    return f"the bundle has of engines for {distribution_in(listing.engines, node)}: {has}"
 
 
 def modules_of(drivers: tuple[Driver, ...], version: str, flavour: str) -> tuple[BundledModule, ...]:

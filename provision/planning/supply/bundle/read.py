@@ -222,6 +222,7 @@ def _decode(where: str, data: bytes) -> BundleList:
         raise BundleError(f"{where}: {error}", hint=_HINT) from error
     places = [file.place for file in listing.files]
     used = {package.place for driver in listing.drivers for package in driver.packages}
+    used |= {package.place for engine in listing.engines for package in engine.packages}
     used |= {module.place for driver in listing.drivers for module in driver.modules}
     if len(set(places)) < len(places):
         raise BundleError(f"{where}: a file is listed twice", hint=_HINT)

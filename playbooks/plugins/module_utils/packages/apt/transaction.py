@@ -62,6 +62,7 @@ _REMOVES = re.compile(r"^(?:Remv|Purg) (\S+?)(?::\S+)? ", re.MULTILINE)
 _BEGAN = re.compile(r"^(?:Preparing to unpack|Unpacking|Setting up|Removing|Purging|Processing triggers)", re.MULTILINE)
 _COMPLAINT = re.compile(r"^(?:E: |W: .*(?:denied|failed)|dpkg: error|dpkg-deb: error|N: .*unsandboxed|\s+\S+ : )")
 _NO_SPACE = re.compile(r"No space left on device|enough free space")
+_GOING = re.compile(r"^The following packages will be REMOVED:\n((?: +.*\n)+)", re.MULTILINE)
 _LOCKED = re.compile(r"Could not get lock|Unable to acquire the dpkg frontend lock|Unable to lock")
 
 
@@ -188,6 +189,9 @@ def _reason(done: Finished, transaction: Transaction) -> str:
     said = printable(words, _MAX_WORDS)
     if _NO_SPACE.search(words):
         return f"the disk is full: {said}; make room, the files are staged already"
+    if "remove is disabled" in words and (going := _GOING.search(done.stdout)):
+        names = printable(", ".join(going[1].split()), _MAX_WORDS)
+        return f"the packages would take {names} off this machine: remove these first if nothing runs with them"
     if _LOCKED.search(words):
         return f"somebody else uses the package database: {said}"
     if "needs to be reinstalled" in words:

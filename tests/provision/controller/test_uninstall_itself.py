@@ -14,6 +14,7 @@ import pytest
 from provision.base.errors import GrapnelError
 from provision.cluster.kubernetes import lease, uninstalling
 from provision.cluster.kubernetes.lease import UNINSTALLING
+from provision.cluster.kubernetes.nodes.marks import UPGRADE
 from provision.cluster.kubernetes.objects.core import Metadata
 from provision.controller import loop
 from provision.controller.stacks.writer import FINALIZER
@@ -36,6 +37,7 @@ AT_ONCE = {"soakMinutes": 0, "maxUnavailable": 1}
 @pytest.fixture
 def world(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setattr(loop, "hold", partial(lease.hold, renew_s=0.5))  # it hears at once what takes ten seconds
+    stage.kubectl("delete", "nodes", "-l", UPGRADE)  # of tests whose rollouts were cut short: they are in flight
     made = World(stage, f"uninstalled-{next(_NUMBERS)}")
     yield made
     made.machines.stops.clear()

@@ -81,7 +81,7 @@ class ClaimDriver:
 
     def prepare(self) -> None:
         """Have the CDI file say what there is, and be there; raises ClaimError."""
-        raise NotImplementedError
+        raise NotImplementedError  # what a driver has to bring itself
 
     async def ready(self, record: Record) -> Record:
         """Return it: nothing is made for a claim."""
@@ -103,7 +103,7 @@ class ClaimDriver:
 
     def _read_claim(self, claim: ClaimName) -> dict[str, Any]:
         """Return what the API says of a claim; called in a thread; raises ClaimError, ClusterError."""
-        raise NotImplementedError
+        raise NotImplementedError  # what a driver has to bring itself
 
     @property
     def is_done(self) -> bool:

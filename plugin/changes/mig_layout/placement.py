@@ -70,7 +70,7 @@ def arrange(
 ) -> tuple[Placed, ...] | None:
     """Return a legal arrangement with as much of what is present as possible, or None.
 
-    Instances that are in use are all in it, as they are; without such an arrangement there is none, either.
+    Instances that are in use keep their places in it; None where no arrangement leaves them there.
     """
     if any(count > profile.most for profile, count in Counter(each.profile for each in wanted).items()):
         return None

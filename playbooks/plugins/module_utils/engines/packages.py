@@ -162,8 +162,8 @@ def _find_staged(host: Host, manager: PackageManager, wanted: Mapping[str, str])
 def stage(host: Host, arrival: Arrival) -> str:
     """Get the files for an exchange, and those that lead back, and rehearse both; nothing that is installed changes.
 
-    Returns what is wrong with the way back, "" where nothing is. A run that is killed leaves nothing that counts, and
-    the next one begins anew. Raises `EnginePackageError`.
+    Returns what is wrong with the way back, "" where nothing is. A run that is killed leaves no set, and the next one
+    starts over. Raises `EnginePackageError`.
     """
     staged = arrival.staged
     if staged is None:

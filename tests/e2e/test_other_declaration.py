@@ -177,7 +177,9 @@ def test_a_pod_of_the_daemon_serves_claims_and_the_next_one_takes_them_over(
         def names() -> list[str]:
             return [each.metadata.name for each in stage.api.pods(daemonset.NAMESPACE, daemonset.SELECTOR)]
 
-        evidence = room.evidence
+        def evidence() -> str:
+            return f"{room.evidence()}\n{stage.evidence(node.name, namespace=daemonset.NAMESPACE)}"
+
         wait_for("the pod before has gone", lambda: before not in names(), evidence=evidence)
         assert daemonset.daemon_pod(stage) != before
         room.start(claims_one("second", node))
@@ -224,7 +226,11 @@ def test_a_service_that_is_started_beside_the_pod_says_so(stage: Stage, node: La
     node.node.run(["systemctl", "start", "--no-block", DAEMON])
     try:
         said = f"this node has a daemon already: pod {daemonset.NAMESPACE}/{name}"
-        wait_for("the service says why", lambda: said in node.journal(DAEMON, 20))
+        wait_for(
+            "the service says why",
+            lambda: said in node.journal(DAEMON, 20),
+            evidence=lambda: stage.evidence(node.name, namespace=daemonset.NAMESPACE),
+        )
         assert node.knows_its_devices(len(node.uuids))
     finally:
         node.unit("stop", DAEMON)

@@ -1,11 +1,13 @@
 """Says what follows, and what to type, where a controller brings nodes to their GpuStacks, or is gone.
 
-`python -m provision.rollout.status.advice` prints the tables of ``docs/upgrade-incidents.md``.
+`python -m provision.rollout.status.advice` prints the table of ``docs/upgrade-incidents.md``.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from provision.rollout.model import Phase
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
 _UNTRIED: Final = "it is not tried again by itself while its GpuStack declares the same"
 _NOTHING: Final = "nothing by itself"
 _RETRY: Final = "`grapnel retry NODE`"
-_OR_DECLARE: Final = f"{_RETRY}; another declaration in its GpuStack ends it, too"
 _GOES_ON: Final = "the controller goes on with it, as soon as it can reach it"
 _SEE_STACK: Final = (
     "`kubectl describe gpustack` says what the controller waits for. A node that no GpuStack selects any more: select "
@@ -46,8 +47,8 @@ _SEE_STACK: Final = (
 # What is otherwise of a node of a GpuStack where a controller leads: what follows, and what to do.
 _LED: Final[dict[str, tuple[str, str]]] = {
     **{situation.key: (_GOES_ON, _SEE_STACK) for situation in (*LEFT.values(), LEFT_REBOOTING, LEFT_CHANGING_OVER)},
-    FAILED_IN[Phase.CORDON].key: (_UNTRIED, f"correct what the reason names, then {_OR_DECLARE}"),
-    FAILED_IN[Phase.JOBS].key: (_UNTRIED, f"correct what the reason names, then {_OR_DECLARE}"),
+    FAILED_IN[Phase.CORDON].key: (_UNTRIED, f"correct what the reason names, then {_RETRY}"),
+    FAILED_IN[Phase.JOBS].key: (_UNTRIED, f"correct what the reason names, then {_RETRY}"),
     FAILED_IN[Phase.DRAIN].key: (
         _UNTRIED,
         (
@@ -55,10 +56,10 @@ _LED: Final[dict[str, tuple[str, str]]] = {
             f"{_RETRY}"
         ),
     ),
-    FAILED_IN[Phase.RELEASE].key: (_UNTRIED, f"stop what the reason names, then {_OR_DECLARE}"),
+    FAILED_IN[Phase.RELEASE].key: (_UNTRIED, f"stop what the reason names, then {_RETRY}"),
     FAILED_IN[Phase.SWAP].key: (
         _UNTRIED,
-        f"bring the node back; `grapnel-driver status` on it shows each step; then {_OR_DECLARE}",
+        f"bring the node back; `grapnel-driver status` on it shows each step; then {_RETRY}",
     ),
     FAILED_IN[Phase.VERIFY].key: (
         _UNTRIED,
@@ -66,7 +67,7 @@ _LED: Final[dict[str, tuple[str, str]]] = {
     ),
     FAILED_IN[Phase.RESUME].key: (
         _UNTRIED,
-        f"bring the node back; on it: `systemctl status grapnel-node`; then {_OR_DECLARE}",
+        f"bring the node back; on it: `systemctl status grapnel-node`; then {_RETRY}",
     ),
     FAILED_IN[Phase.ROLLBACK].key: (
         _UNTRIED,
@@ -94,7 +95,7 @@ _LED: Final[dict[str, tuple[str, str]]] = {
         _UNTRIED,
         f"correct what the reason names, then {_RETRY}; or declare in its GpuStack the interface that it has",
     ),
-    FAILED.key: (_UNTRIED, f"correct what the reason names, then {_OR_DECLARE}"),
+    FAILED.key: (_UNTRIED, f"correct what the reason names, then {_RETRY}"),
     UNRELATED.key: (_UNTRIED, f"bring the node back, or repair what the reason names; then {_RETRY}"),
     RETURNED.key: (
         _UNTRIED,
@@ -137,29 +138,44 @@ def unled(situation: Situation) -> Situation:
 
 
 def render_page() -> str:
-    """Return the states as a table in Markdown."""
-    lines = ["| state | what it means | what follows | what to do |", "|---|---|---|---|"]
-    lines += [
-        f"| **{each.title}** (`{each.key}`) | {each.means} | {each.follows} | {each.todo or 'nothing'} |"
-        for each in SITUATIONS
-    ]
+    """Return the states as a table in Markdown: what most states in a row have in common stands once, above them."""
+    lines = ["| state | what it means | what to do | where a controller leads |", "|---|---|---|---|"]
+    for _, found in groupby(SITUATIONS, key=lambda each: led(each).follows):
+        group = list(found)
+        follows, todo, led_follows, led_todo = (
+            _most([each.follows for each in group]),
+            _most([each.todo for each in group]),
+            _most([led(each).follows for each in group if each.key in _LED]),
+            _most([led(each).todo for each in group if each.key in _LED]),
+        )
+        if follows not in ("", "nothing"):
+            above = (f"next: {follows}", "", todo, ": ".join(filter(None, (led_follows, led_todo))))
+            lines.append(f"| {' | '.join(each and f'**{each}**' for each in above)} |")
+        for each in group:
+            means = each.means if each.follows in (follows, "nothing") else f"{each.means}; next: {each.follows}"
+            doing = "" if todo and each.todo == todo else each.todo or "nothing"
+            led_cell = _of_controller(each, led_follows, led_todo)
+            lines.append(f"| **{each.title}** (`{each.key}`) | {means} | {doing} | {led_cell} |")
     return "\n".join(lines) + "\n"
 
 
-def render_led() -> str:
-    """Return what is otherwise where a controller leads, as a table in Markdown: by what follows, then by remedy."""
-    groups: dict[str, dict[str, list[str]]] = {}
-    for each in map(led, SITUATIONS):
-        if each.key in _LED:
-            groups.setdefault(each.follows, {}).setdefault(each.todo, []).append(f"`{each.key}`")
-    lines = ["| state | what to do |", "|---|---|"]
-    for follows, states in groups.items():
-        lines.append(f"| **{follows}** | |")
-        lines += [f"| {', '.join(keys)} | {todo} |" for todo, keys in states.items()]
-    return "\n".join(lines) + "\n"
+def _most(texts: list[str]) -> str:
+    """Return what most of at least two texts are, empty where there is no such text."""
+    text, number = Counter(texts).most_common(1)[0] if texts else ("", 0)
+    return text if number > 1 and 2 * number >= len(texts) else ""
+
+
+def _of_controller(situation: Situation, follows: str, todo: str) -> str:
+    """Return what is otherwise where a controller leads, without what stands above and what is the same as else."""
+    if situation.key not in _LED:
+        return ""
+    here = led(situation)
+    before, then, _ = situation.todo.partition("then ")
+    told = here.todo if not then else here.todo.removeprefix(before)
+    return ": ".join(part for part, above in ((here.follows, follows), (told, todo)) if part != above)
 
 
 if __name__ == "__main__":
     import sys
 
-    sys.stdout.write(f"{render_page()}\n{render_led()}")
+    sys.stdout.write(render_page())

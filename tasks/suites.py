@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lab.machine.folders import cache_dir, content_key
+from tasks.environment import REQUIREMENTS, python_tag
 from tasks.stage import CORES, plain_python
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tasks.session import Session
     from tasks.stage import Stage
 
@@ -28,11 +32,11 @@ def check_stages(session: Session) -> list[Stage]:
     """Return format, lint, types, import contracts, Ansible's checks, unit tests; what takes longest comes first."""
     collection = ("-p", "ansible_collections.grapnel.node.plugins")  # typed under the name that Ansible gives it
     return [
-        session.tool("types", "mypy", *TYPED),
-        session.tool("types of the daemon", "mypy", "--python-version", OLDEST_OF_NODES, "plugin"),
+        types_stage(session, "types", *TYPED),
+        types_stage(session, "types of the daemon", "--python-version", OLDEST_OF_NODES, "plugin"),
         session.python("ansible-test sanity", "-m", "tasks.ansible_sanity"),
         session.python("ansible-lint", "-m", "tasks.ansible_lint"),
-        session.tool("types of the collection", "mypy", *collection, env={"MYPYPATH": "playbooks/collections"}),
+        types_stage(session, "types of the collection", *collection, env={"MYPYPATH": "playbooks/collections"}),
         session.python(
             "promtool from Debian's package", "-m", "lab.tools.promtool"
         ),  # reads the alert rules in a unit test
@@ -43,6 +47,15 @@ def check_stages(session: Session) -> list[Stage]:
         session.tool("format", "ruff", "format", "--check", "."),
         pytest_stage(session, "unit tests", f"{UNIT} and not long"),
     ]
+
+
+def types_stage(session: Session, title: str, *argv: str, env: Mapping[str, str] | None = None) -> Stage:
+    """Return types checked by mypy, which keeps what it found of this folder's files for the next clone in it.
+
+    It reads a file again only where size or time have changed: clones elsewhere, and other libraries, have their own.
+    """
+    found = cache_dir() / f"mypy-{content_key(title, str(Path.cwd()), REQUIREMENTS.read_bytes(), python_tag())}"
+    return session.tool(title, "mypy", "--cache-dir", str(found), *argv, env=env)
 
 
 def quick_stage(session: Session) -> Stage:

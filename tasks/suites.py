@@ -20,6 +20,7 @@ WAITING = 3  # workers whose tests wait for a third of their time, for other pro
 GIVES_UP = "--maxfail=8"  # where a broken node or cluster lets each test wait two minutes before it fails, too
 OLDEST_OF_NODES = "3.10"  # as provision.planning.supply.payload.build has it, which needs libraries
 UNIT = "not functional and not nodes and not e2e"
+UNIT_FOLDERS = ("provision", "plugin")  # below tests/, of which each takes as long as all others together
 FUZZ_IN_TESTS_S = 50
 FUZZ_S = 1800
 MODEL_RUNS = 100_000
@@ -31,7 +32,9 @@ DEMO_IMAGES = ("pause", "gpu-shell", "greedy")  # as lab.demo loads them, which 
 def check_stages(session: Session) -> list[Stage]:
     """Return format, lint, types, import contracts, Ansible's checks, unit tests; what takes longest comes first."""
     collection = ("-p", "ansible_collections.grapnel.node.plugins")  # typed under the name that Ansible gives it
+    longest, *others = unit_stages(session)
     return [
+        longest,
         types_stage(session, "types", *TYPED),
         types_stage(session, "types of the daemon", "--python-version", OLDEST_OF_NODES, "plugin"),
         session.python("ansible-test sanity", "-m", "tasks.ansible_sanity"),
@@ -45,7 +48,16 @@ def check_stages(session: Session) -> list[Stage]:
         session.tool("spelling", "codespell"),
         session.tool("lint", "ruff", "check", "."),
         session.tool("format", "ruff", "format", "--check", "."),
-        pytest_stage(session, "unit tests", f"{UNIT} and not long"),
+        *others,
+    ]
+
+
+def unit_stages(session: Session) -> list[Stage]:
+    """Return the unit tests in parts, a process each: workers would all read every file, and talk of every test."""
+    marks, others = f"{UNIT} and not long", [f"--ignore=tests/{folder}" for folder in UNIT_FOLDERS]
+    return [
+        *(pytest_stage(session, f"unit tests of {each}", marks, f"tests/{each}", workers=1) for each in UNIT_FOLDERS),
+        pytest_stage(session, "other unit tests", marks, *others, workers=1),
     ]
 
 

@@ -19,6 +19,7 @@ from tasks.session import Session
 from tasks.suites import (
     DEMO_IMAGES,
     OLDEST_OF_NODES,
+    UNIT_FOLDERS,
     check_stages,
     cluster_stages,
     demo_stages,
@@ -27,6 +28,7 @@ from tasks.suites import (
     long_stages,
     quick_stage,
     tree_stage,
+    unit_stages,
 )
 from tasks.suites import test_stages as all_stages
 from tests.conftest import require_named_marks
@@ -110,11 +112,20 @@ def test_what_takes_long_is_left_out_of_each_kind_of_test_and_has_a_stage_of_its
     session = Session()
 
     tests, longer = (
-        [stage.argv[stage.argv.index("-m", 3) + 1] for stage in stages if "pytest" in stage.argv]
+        {stage.argv[stage.argv.index("-m", 3) + 1] for stage in stages if "pytest" in stage.argv}
         for stages in (all_stages(session), long_stages(session))
     )
 
     assert sorted(tests) == sorted(f"{marks.removesuffix(' and long')} and not long" for marks in longer)
+
+
+def test_each_unit_test_is_in_one_part_of_them() -> None:
+    first, second, others = unit_stages(Session())
+
+    assert [stage.argv[-1] for stage in (first, second)] == [f"tests/{folder}" for folder in UNIT_FOLDERS]
+    assert others.argv[-2:] == tuple(f"--ignore={stage.argv[-1]}" for stage in (first, second))
+    assert all((ROOT / "tests" / folder).is_dir() for folder in UNIT_FOLDERS)
+    assert len({stage.argv[: stage.argv.index("-m", 3) + 2] for stage in (first, second, others)}) == 1
 
 
 def test_quick_leaves_out_what_needs_a_machine_and_what_is_slow() -> None:

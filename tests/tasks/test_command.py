@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from lab.demo.__main__ import COMPILE, IMAGES, VERSION
 from lab.modules import ARCHIVES
 from provision.planning.supply.payload.build import PYTHON
 from tasks.__main__ import VERBS, main
+from tasks.environment import REQUIREMENTS
 from tasks.session import Session
 from tasks.suites import (
     DEMO_IMAGES,
@@ -117,6 +119,29 @@ def test_what_takes_long_is_left_out_of_each_kind_of_test_and_has_a_stage_of_its
     )
 
     assert sorted(tests) == sorted(f"{marks.removesuffix(' and long')} and not long" for marks in longer)
+
+
+def kept_types() -> list[str]:
+    """Return where mypy keeps what it found, for each stage."""
+    stages = [stage for stage in check_stages(Session()) if "--cache-dir" in stage.argv]
+    return [stage.argv[stage.argv.index("--cache-dir") + 1] for stage in stages]
+
+
+def test_what_mypy_found_is_kept_for_the_next_clone_in_the_same_folder_with_the_same_libraries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    here = kept_types()
+    assert here == kept_types()
+    assert len(set(here)) == 3
+    assert all(Path(each).is_relative_to(tmp_path / "cache") for each in here)
+
+    monkeypatch.chdir(tmp_path)
+    tmp_path.joinpath("requirements").mkdir()
+    shutil.copy(ROOT / REQUIREMENTS, REQUIREMENTS)
+    elsewhere = kept_types()
+    REQUIREMENTS.write_text("mypy==1.0.0\n")
+    assert len({*here, *elsewhere, *kept_types()}) == 9
 
 
 def test_each_unit_test_is_in_one_part_of_them() -> None:

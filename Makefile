@@ -16,7 +16,7 @@ fuzz:       ## let fuzzers loose on the parsers for half an hour, or SECONDS=n; 
 	@$(TASK) fuzz
 model:      ## explore 100,000 interleavings of what may happen to rollouts from terminals, and as many with a controller beside them (three hours), or RUNS=n of each; make test does a share of it
 	@$(TASK) model
-crashes:    ## kill an apply of a bare node at each of its tasks, and apply again; end the Job of a swap at each of its steps; uninstall the chart in mid-rollout (an hour and a half); make test does three and two of them
+crashes:    ## kill a driver's exchange at each of its moments, and an apply of a bare node at each of its tasks, and apply again; end the Job of a swap at each of its steps; uninstall the chart in mid-rollout (an hour and a half); make test does three and two of them
 	@$(TASK) crashes
 e2e:        ## set up a real Kubernetes of three GPU nodes and pass its tests; KUBECONFIG=file: on a cluster of your own; KUBERNETES=1.37.2: with another release
 	@GRAPNEL_KUBERNETES='$(or $(KUBERNETES),$(GRAPNEL_KUBERNETES))' $(TASK) e2e

@@ -13,6 +13,7 @@ from tasks.session import Session
 from tasks.suites import (
     FUZZ_S,
     MODEL_RUNS,
+    UNIT,
     check_stages,
     cluster_stages,
     controller_stages,
@@ -78,9 +79,11 @@ def model(session: Session) -> None:
 
 
 def crashes(session: Session) -> None:
-    """Kill an apply at every task (``CRASHES`` may name some), end a swap's Job at each step, uninstall in between."""
+    """Kill exchanges at each moment, applies at each task (``CRASHES`` may name some), a Job of a swap at each step."""
     lab(session)
     os.environ.setdefault("CRASHES", "all")
+    exchange = [f"tests/playbooks/driver/test_{name}.py" for name in ("kill", "module_options")]
+    session.show(pytest_stage(session, "a driver's exchange killed at every moment", UNIT, *exchange))
     session.show(
         pytest_stage(session, "crashes at every task", "nodes", "tests/journey/test_killed_at_tasks.py", workers=1)
     )

@@ -47,10 +47,14 @@ class Stage:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a stage; ``log`` has what it printed."""
+    """What came of a stage; ``log`` has what it printed.
+
+    ``cpu_s`` is the processors' time of its processes, apart from those that were left to others, as services are.
+    """
 
     title: str
     took_s: float
+    cpu_s: float
     status: int
     log: Path
 
@@ -107,9 +111,12 @@ def require(results: Sequence[Result]) -> None:
 
 
 def render_table(results: Sequence[Result]) -> list[str]:
-    """Return the lines of a table: how long each stage took and what came of it."""
+    """Return the lines of a table: how long each stage took, how much of processors, and what came of it."""
     width = max((len(result.title) for result in results), default=0)
-    return [f"{result.title:<{width}}  {_minutes(result.took_s)}  {_verdict(result)}" for result in results]
+    return [
+        f"{each.title:<{width}}  {_minutes(each.took_s)}  {_minutes(each.cpu_s)} of CPU  {_verdict(each)}"
+        for each in results
+    ]
 
 
 def _next(waiting: Sequence[Stage], running: Sequence[Stage]) -> Stage | None:
@@ -177,8 +184,12 @@ class _Running:
 
     def result(self) -> Result | None:
         """Return what came of it once it has ended."""
-        status = self.child.poll()
-        return None if status is None else Result(self.stage.title, time.monotonic() - self.begun, status, self.log)
+        ended, status, used = os.wait4(self.child.pid, os.WNOHANG)
+        if not ended:
+            return None
+        self.child.returncode = os.waitstatus_to_exitcode(status)
+        took_s, cpu_s = time.monotonic() - self.begun, used.ru_utime + used.ru_stime
+        return Result(self.stage.title, took_s, cpu_s, self.child.returncode, self.log)
 
     def interrupt(self) -> None:
         """Ask it to come to an end."""

@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lab.machine.folders import cache_dir, content_key
+from tasks.environment import REQUIREMENTS, python_tag
 from tasks.stage import CORES, plain_python
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tasks.session import Session
     from tasks.stage import Stage
 
@@ -16,6 +20,7 @@ WAITING = 3  # workers whose tests wait for a third of their time, for other pro
 GIVES_UP = "--maxfail=8"  # where a broken node or cluster lets each test wait two minutes before it fails, too
 OLDEST_OF_NODES = "3.10"  # as provision.planning.supply.payload.build has it, which needs libraries
 UNIT = "not functional and not nodes and not e2e"
+UNIT_FOLDERS = ("provision", "plugin")  # below tests/, of which each takes as long as all others together
 FUZZ_IN_TESTS_S = 50
 FUZZ_S = 1800
 MODEL_RUNS = 100_000
@@ -27,12 +32,14 @@ DEMO_IMAGES = ("pause", "gpu-shell", "greedy")  # as lab.demo loads them, which 
 def check_stages(session: Session) -> list[Stage]:
     """Return format, lint, types, import contracts, Ansible's checks, unit tests; what takes longest comes first."""
     collection = ("-p", "ansible_collections.grapnel.node.plugins")  # typed under the name that Ansible gives it
+    longest, *others = unit_stages(session)
     return [
-        session.tool("types", "mypy", *TYPED),
-        session.tool("types of the daemon", "mypy", "--python-version", OLDEST_OF_NODES, "plugin"),
+        longest,
+        types_stage(session, "types", *TYPED),
+        types_stage(session, "types of the daemon", "--python-version", OLDEST_OF_NODES, "plugin"),
         session.python("ansible-test sanity", "-m", "tasks.ansible_sanity"),
         session.python("ansible-lint", "-m", "tasks.ansible_lint"),
-        session.tool("types of the collection", "mypy", *collection, env={"MYPYPATH": "playbooks/collections"}),
+        types_stage(session, "types of the collection", *collection, env={"MYPYPATH": "playbooks/collections"}),
         session.python(
             "promtool from Debian's package", "-m", "lab.tools.promtool"
         ),  # reads the alert rules in a unit test
@@ -41,8 +48,26 @@ def check_stages(session: Session) -> list[Stage]:
         session.tool("spelling", "codespell"),
         session.tool("lint", "ruff", "check", "."),
         session.tool("format", "ruff", "format", "--check", "."),
-        pytest_stage(session, "unit tests", f"{UNIT} and not long"),
+        *others,
     ]
+
+
+def unit_stages(session: Session) -> list[Stage]:
+    """Return the unit tests in parts, a process each: workers would all read every file, and talk of every test."""
+    marks, others = f"{UNIT} and not long", [f"--ignore=tests/{folder}" for folder in UNIT_FOLDERS]
+    return [
+        *(pytest_stage(session, f"unit tests of {each}", marks, f"tests/{each}", workers=1) for each in UNIT_FOLDERS),
+        pytest_stage(session, "other unit tests", marks, *others, workers=1),
+    ]
+
+
+def types_stage(session: Session, title: str, *argv: str, env: Mapping[str, str] | None = None) -> Stage:
+    """Return types checked by mypy, which keeps what it found of this folder's files for the next clone in it.
+
+    It reads a file again only where size or time have changed: clones elsewhere, and other libraries, have their own.
+    """
+    found = cache_dir() / f"mypy-{content_key(title, str(Path.cwd()), REQUIREMENTS.read_bytes(), python_tag())}"
+    return session.tool(title, "mypy", "--cache-dir", str(found), *argv, env=env)
 
 
 def quick_stage(session: Session) -> Stage:

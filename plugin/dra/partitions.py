@@ -126,6 +126,7 @@ def find_partitions(
         for name, amount in _drawn(profiles.get(each.profile), each.start, each.size, all_of_it).items():
             left[name] = max(0, left[name] - amount)
     counters = CounterSet(f"{name_of(gpu.uuid)}-counter-set", _shown(left))
+    common = common_attributes(device, inventory)
     found = []
     for name, partition in every.items():
         drawn = _drawn(profiles[partition.profile], partition.start, partition.size, all_of_it)
@@ -137,7 +138,7 @@ def find_partitions(
                 name,
                 (gpu.uuid, *(other for other, place in every.items() if _overlap(partition, place))),
                 (),
-                {**mig_attributes(gpu.uuid, partition.profile), **common_attributes(device, inventory)},
+                {**mig_attributes(gpu.uuid, partition.profile), **common},
                 mig_capacity(profiles[partition.profile].size),
                 device.unhealthy or problems.get(name, ""),
                 device.is_lost,

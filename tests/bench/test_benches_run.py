@@ -35,7 +35,10 @@ ONE_ROUND = {
     "scale": ("--nodes", "20", "--changes", "2", "--idle-seconds", "1", "--job-nodes", "2"),
     "fleet": ("--fleets", "10", "--changed", "2", "--drained", "10", "--nodes", "20"),
 }
-SLOWEST = {"daemons/claims", "daemons/slices", "fleet", "hook", "plugin", "provision", "scale", "shares"}
+SLOWEST = {
+    *("daemons/claims", "daemons/slices", "fleet", "hook", "plugin", "provision", "scale", "shares"),
+    "starts/interpreters",  # whose modules tests/provision/payload loads by each Python
+}
 VERDICTS = {
     "hook": ("at most",),
     "plugin": ("memory with 8 GPUs, PSS", "kubelet's folder vanished, slowest", "preferred among 64 GPUs"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -15,10 +16,12 @@ from lab.demo.__main__ import COMPILE, IMAGES, VERSION
 from lab.modules import ARCHIVES
 from provision.planning.supply.payload.build import PYTHON
 from tasks.__main__ import VERBS, main
+from tasks.environment import REQUIREMENTS
 from tasks.session import Session
 from tasks.suites import (
     DEMO_IMAGES,
     OLDEST_OF_NODES,
+    UNIT_FOLDERS,
     check_stages,
     cluster_stages,
     demo_stages,
@@ -27,6 +30,7 @@ from tasks.suites import (
     long_stages,
     quick_stage,
     tree_stage,
+    unit_stages,
 )
 from tasks.suites import test_stages as all_stages
 from tests.conftest import require_named_marks
@@ -110,11 +114,43 @@ def test_what_takes_long_is_left_out_of_each_kind_of_test_and_has_a_stage_of_its
     session = Session()
 
     tests, longer = (
-        [stage.argv[stage.argv.index("-m", 3) + 1] for stage in stages if "pytest" in stage.argv]
+        {stage.argv[stage.argv.index("-m", 3) + 1] for stage in stages if "pytest" in stage.argv}
         for stages in (all_stages(session), long_stages(session))
     )
 
     assert sorted(tests) == sorted(f"{marks.removesuffix(' and long')} and not long" for marks in longer)
+
+
+def kept_types() -> list[str]:
+    """Return where mypy keeps what it found, for each stage."""
+    stages = [stage for stage in check_stages(Session()) if "--cache-dir" in stage.argv]
+    return [stage.argv[stage.argv.index("--cache-dir") + 1] for stage in stages]
+
+
+def test_what_mypy_found_is_kept_for_the_next_clone_in_the_same_folder_with_the_same_libraries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    here = kept_types()
+    assert here == kept_types()
+    assert len(set(here)) == 3
+    assert all(Path(each).is_relative_to(tmp_path / "cache") for each in here)
+
+    monkeypatch.chdir(tmp_path)
+    tmp_path.joinpath("requirements").mkdir()
+    shutil.copy(ROOT / REQUIREMENTS, REQUIREMENTS)
+    elsewhere = kept_types()
+    REQUIREMENTS.write_text("mypy==1.0.0\n")
+    assert len({*here, *elsewhere, *kept_types()}) == 9
+
+
+def test_each_unit_test_is_in_one_part_of_them() -> None:
+    first, second, others = unit_stages(Session())
+
+    assert [stage.argv[-1] for stage in (first, second)] == [f"tests/{folder}" for folder in UNIT_FOLDERS]
+    assert others.argv[-2:] == tuple(f"--ignore={stage.argv[-1]}" for stage in (first, second))
+    assert all((ROOT / "tests" / folder).is_dir() for folder in UNIT_FOLDERS)
+    assert len({stage.argv[: stage.argv.index("-m", 3) + 2] for stage in (first, second, others)}) == 1
 
 
 def test_quick_leaves_out_what_needs_a_machine_and_what_is_slow() -> None:

@@ -148,12 +148,21 @@ def test_a_stage_has_its_own_environment(progress: Progress) -> None:
 
 def test_the_table_has_a_line_for_each_stage_with_its_time_and_what_came_of_it(progress: Progress) -> None:
     log = progress.log_dir / "not-so-good.log"
-    results = [Result("good", 7.9, 0, progress.log_dir / "good.log"), Result("not so good", 754.2, 1, log)]
+    results = [Result("good", 7.9, 3.2, 0, progress.log_dir / "good.log"), Result("not so good", 754.2, 62.0, 1, log)]
 
     assert render_table(results) == [
-        "good           0:07  passed",
-        f"not so good   12:34  FAILED, see {log}",
+        "good           0:07    0:03 of CPU  passed",
+        f"not so good   12:34    1:02 of CPU  FAILED, see {log}",
     ]
+
+
+def test_what_a_stage_takes_of_processors_is_measured_with_what_it_starts(progress: Progress) -> None:
+    busy = "import time\nwhile time.process_time() < 0.3:\n    pass"
+    stages = [shell("busy", f"{sys.executable} -c '{busy}' & wait"), shell("waiting", "sleep 0.01")]
+
+    took = {result.title: result.cpu_s for result in run_stages(stages, progress)}
+
+    assert took["busy"] >= 0.3 > took["waiting"]
 
 
 def test_failed_stages_are_named_together(progress: Progress) -> None:

@@ -62,13 +62,22 @@ class Claims(DraKubelet):
         self.declare(interface, **keys)
         self.daemon.signal(signal.SIGHUP)
 
-    def ask_offered(self) -> tuple[bool, dict[str, Any]]:
+    def ask_offered(self, within_s: float = 10) -> tuple[bool, dict[str, Any]]:
         """Ask the daemon's command whether GPUs are offered as its file says."""
-        words = ["offered", "--json", "--timeout", "10", "--config", str(self.daemon.node / "node.json")]
+        words = ["offered", "--json", f"--timeout={within_s:g}", "--config", str(self.daemon.node / "node.json")]
         done = subprocess.run(
             [sys.executable, "-P", "-m", "plugin.launcher", *words], stdout=subprocess.PIPE, check=False
         )
         return done.returncode == 0, json.loads(done.stdout)
+
+    def wait_for_problems(self, *problems: str) -> None:
+        """Wait until that is what the command says of GPUs that are not offered."""
+
+        def are_told() -> bool:
+            is_offered, document = self.ask_offered(within_s=1)
+            return not is_offered and document["problems"] == list(problems)
+
+        wait_until(are_told, self.daemon.log)
 
     def slices(self) -> list[dict[str, Any]]:
         return published(self.control_plane, self.node)
@@ -261,9 +270,7 @@ def test_slices_that_are_deleted_are_there_again(claims: Claims) -> None:
 
 
 def test_it_is_said_whether_gpus_are_offered_by_the_interface_that_is_declared(claims: Claims) -> None:
-    is_offered, document = claims.ask_offered()
-    assert not is_offered
-    assert document["problems"] == ["the kubelet has not taken the driver gpu.nvidia.com"]
+    claims.wait_for_problems("the kubelet has not taken the driver gpu.nvidia.com")
     claims.register()
     assert claims.ask_offered() == (True, said("dra", dra=2))
     claims.change_to("devicePlugin")
@@ -324,12 +331,10 @@ def test_a_gpu_that_is_lost_over_a_restart_moves_no_other_one(claims: Claims) ->
 def test_a_list_that_leaves_the_device_plugin_nothing_is_no_division(claims: Claims) -> None:
     claims.register()
     claims.change_to("both", claims=["0", "1", "7"])
-    is_offered, document = claims.ask_offered()
-    assert not is_offered
-    assert document["problems"] == [
+    claims.wait_for_problems(
         "claims names 7, and this node has no such GPU",
         "claims names all GPUs of this node, and leaves none to the device plugin",
-    ]
+    )
 
 
 def test_nothing_is_offered_before_a_kubelet_has_taken_the_driver(claims: Claims) -> None:

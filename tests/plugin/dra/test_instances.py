@@ -204,8 +204,14 @@ class Ending:
         self.left -= 1
 
 
+class LongNode(Node):
+    """The same, thirty times as often."""
+
+
 TestNode = Node.TestCase
-TestNode.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestNode.settings = settings(max_examples=20, stateful_step_count=40, deadline=None)
+TestLongNode = pytest.mark.long(pytest.mark.timeout(1800)(LongNode.TestCase))
+TestLongNode.settings = settings(max_examples=600, stateful_step_count=40, deadline=None)
 
 
 @pytest.fixture

@@ -130,7 +130,7 @@ def _with_sources_first(
 def _plan_choice(
     facts: NodeFacts, declared: Driver, choice: Choice, program: Artifact, sources: Sequence[FileContent]
 ) -> Part[DriverVariables]:
-    files = driver_files(declared, choice)
+    files = driver_files(facts, declared, choice)
     module, missing = _module(facts, declared, choice, files)
     change = describe_change(facts, declared, choice, files)
     swap = (

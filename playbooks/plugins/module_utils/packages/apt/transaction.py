@@ -49,9 +49,9 @@ _ISOLATED = (
     "-o", "Dir::Etc::preferences=/dev/null", "-o", "Dir::Etc::preferencesparts=/dev/null",
     "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=", "-o", "APT::Sandbox::User=root",
 )  # fmt: skip
-# initramfs-tools obeys this file alone, and dracut's package calls this hook; each of them has a disk written as often as
-# packages ask for it. A copy is laid over it for one command, in a mount namespace: a kill leaves nothing behind. The
-# script is constant; the files and the command are its arguments and never parsed by it.
+# initramfs-tools obeys this file alone, and dracut's package calls this hook: both write a disk when a package asks.
+# A copy is laid over it for one command, in a mount namespace: a kill leaves nothing behind. The script is constant;
+# the files and the command are its arguments and never parsed by it.
 _INITRAMFS_SETTINGS = "/etc/initramfs-tools/update-initramfs.conf"
 _DEFERRED = "update_initramfs=no\nbackup_initramfs=no\n"
 _DRACUT_HOOK = "/etc/kernel/postinst.d/dracut"

@@ -148,6 +148,13 @@ def planned(operator: Operator) -> tuple[str, set[str]]:
     return tool, {item["target"] for item in plan["items"] if item["action"] == "write"}
 
 
+def is_outdated(operator: Operator) -> bool:
+    """Tell whether a plan of nothing says that the disk has former settings."""
+    plan = operator.plan()
+    assert plan["items"] == []
+    return "initramfs-outdated" in [one["code"] for one in plan["warnings"]]
+
+
 def rebuild(node: Node, before: str = "") -> subprocess.CompletedProcess[str]:
     """Have the disk written again by the program, as a driver change does at its end."""
     script = f"{before}\nexec /usr/bin/python3 -c {shlex.quote(REBUILD)}"
@@ -211,6 +218,9 @@ def test_where_there_is_no_room_for_another_one_the_disk_stays(operator: Operato
     look = "sha256sum /boot/initrd.img-*; ls -A /boot"
     before = operator.node.run(["sh", "-e", "-c", f"{small}; {moved}; {look}"]).stdout
 
+    assert not is_outdated(operator)
+    (operator.node.root / OPTIONS.lstrip("/")).touch()  # as a change does that ends so
+
     done = rebuild(operator.node)
 
     assert done.returncode == 1
@@ -218,6 +228,7 @@ def test_where_there_is_no_room_for_another_one_the_disk_stays(operator: Operato
     assert "No space left on device" in done.stderr
     assert operator.node.run(["sh", "-c", look]).stdout == before
     operator.node.run(["umount", "/boot"])
+    assert is_outdated(operator)
 
 
 def test_a_dracut_that_is_killed_leaves_the_disk_and_the_next_one_nothing_else(operator: Operator, disk: Boot) -> None:
@@ -235,6 +246,7 @@ def test_a_dracut_that_is_killed_leaves_the_disk_and_the_next_one_nothing_else(o
     assert (done.returncode, done.stdout) == (0, f"{operator.node.kernel_release}\n"), done.stderr
     assert disk.stamp != stamp
     assert not (operator.node.root / "boot/.grapnel").exists()
+    assert not is_outdated(operator)
 
 
 def test_a_removed_driver_leaves_a_disk_without_its_settings(operator: Operator, disk: Boot) -> None:

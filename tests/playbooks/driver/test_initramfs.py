@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -116,8 +117,24 @@ def test_what_writes_them_is_what_the_kernels_packages_call(  # noqa: PLR0917 - 
     for name in hooks:
         machine.write(f"{HOOKS}/{name}", mode=0o755)
 
-    assert read_initramfs(machine.host) == {"tool": tool}
+    assert read_initramfs(machine.host) == {"tool": tool, "outdated": []}
     assert commands_to_rebuild(machine.host) == expected
+
+
+@pytest.mark.parametrize("path", ["/etc/modprobe.d/grapnel-nvidia.conf", "/etc/dracut.conf.d/grapnel-nvidia.conf"])
+def test_a_disk_that_was_not_written_again_after_the_settings_is_told(machine: Machine, path: str) -> None:
+    """A change whose disk could not be written ended as done, and no plan said so afterwards."""
+    machine.write("/usr/bin/dracut", mode=0o755)
+    for kernel, written_at in ((SLES, 1000.0), (EL, 2000.0)):
+        os.utime(machine.write(f"/boot/initrd-{kernel}"), (written_at, written_at))
+    settings = machine.write(path)
+
+    os.utime(settings, (1001.0, 1001.0))  # no more than a file system's time may be off
+    assert read_initramfs(machine.host)["outdated"] == []
+    os.utime(settings, (1500.0, 1500.0))
+    assert read_initramfs(machine.host)["outdated"] == [SLES]
+    os.utime(machine.root / f"boot/initrd-{SLES}")
+    assert read_initramfs(machine.host)["outdated"] == []
 
 
 def test_what_dracut_writes_replaces_the_disk_once_it_is_whole(machine: Machine) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record.durable import sync_folder
 
@@ -24,15 +24,32 @@ _BOOT = "/boot"
 # dracut copies over the disk that it is told, and removes it where that fails: it is given a name in here. The file has
 # the disk's own name, by which programs that dracut calls afterwards tell the boot loader of it.
 _BESIDE = "/boot/.grapnel"
+# What a disk has of the driver's settings; a time of FAT, which /boot may be, is two seconds off.
+_SETTINGS = ("/etc/modprobe.d/grapnel-nvidia.conf", "/etc/dracut.conf.d/grapnel-nvidia.conf")
+_OFF_S = 2.0
 
 
 class InitramfsError(Exception):
     """One could not be rebuilt; the message says which and why."""
 
 
-def read_initramfs(host: Host) -> dict[str, str]:
+def read_initramfs(host: Host) -> dict[str, Any]:
     """Return the facts ``initramfs``."""
-    return {"tool": _TOOLS.get(_find_command(host), "none")}
+    return {"tool": _TOOLS.get(_find_command(host), "none"), "outdated": _outdated(host)}
+
+
+def _outdated(host: Host) -> list[str]:
+    """Return the kernels whose disk is older than the driver's settings: it has others, or none."""
+    oldest = max(_changed_at(host, path) for path in _SETTINGS) - _OFF_S
+    disks = _disks(host)
+    return [kernel for kernel in commands_to_rebuild(host) if _changed_at(host, f"{_BOOT}/{disks[kernel]}") < oldest]
+
+
+def _changed_at(host: Host, path: str) -> float:
+    try:
+        return host.path(path).stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def rebuild(host: Host) -> str:

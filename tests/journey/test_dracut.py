@@ -195,6 +195,7 @@ def test_an_applied_driver_keeps_nouveau_out_of_the_early_user_space(operator: O
     settings = operator.node.run(["cat", OPTIONS]).stdout
     assert "NVreg_EnableMSI=1" in settings
     assert disk.text(OPTIONS) == settings
+    assert [name for name in disk.names() if name.startswith("etc/")] == [OPTIONS.lstrip("/")]
     said = disk.said()
     assert "loaded nouveau\n" not in said
     assert said.endswith(f"{settings}end\n")
@@ -208,6 +209,13 @@ def test_a_second_apply_writes_nothing(operator: Operator, disk: Boot) -> None:
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert disk.stamp == stamp
+
+
+def test_what_a_kernels_package_has_written_has_the_settings_too(operator: Operator, disk: Boot) -> None:
+    stamp = disk.stamp
+    operator.node.run(["run-parts", "--arg", operator.node.kernel_release, "/etc/kernel/postinst.d"], timeout_s=300)
+    assert disk.stamp != stamp
+    assert disk.text(OPTIONS) == operator.node.run(["cat", OPTIONS]).stdout
 
 
 def test_where_there_is_no_room_for_another_one_the_disk_stays(operator: Operator, disk: Boot) -> None:

@@ -30,11 +30,11 @@ pytestmark = [pytest.mark.nodes, pytest.mark.timeout(900)]
 
 NAME = "dracut"
 OPTIONS, OF_DRACUT = "/etc/modprobe.d/grapnel-nvidia.conf", "/etc/dracut.conf.d/grapnel-nvidia.conf"
-DECLARATION = """\
+DECLARATION = f"""\
 apiVersion: grapnel.dev/v1alpha1
 kind: GpuStack
 spec:
-  driver: {{version: "{version}", companions: [], moduleParameters: {{NVreg_EnableMSI: {msi}}}}}
+  driver: {{version: "{VERSION}", companions: [], moduleParameters: {{NVreg_EnableMSI: 1}}}}
   runtime: {{enabled: false}}
   plugin: {{enabled: false}}
 """
@@ -113,32 +113,21 @@ class Boot:
         return said
 
 
-@pytest.fixture(scope="module")
-def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+@pytest.fixture
+def operator(tmp_path: Path) -> Iterator[Operator]:
     """Who changes the driver of a node that has initramfs-tools, and dracut's program beside it."""
     site = Site(of_this_worker(NAME))
     site.destroy()
-    folder = tmp_path_factory.mktemp(NAME)
-    folder.joinpath("inventory.yaml").symlink_to(site.inventory_path)
+    tmp_path.joinpath("inventory.yaml").symlink_to(site.inventory_path)
     binds = ((str(dracut.ensure()), "/srv/dracut"),)
     try:
         node = site.up(NodeSpec(NAME, suite=dracut.SUITE, gpus=1, builder=True, binds=binds))
         node.run(["sh", "-e", "-c", PREPARED])
         beside = f"$(ls ./*.deb | grep -v ^./{dracut.PACKAGE}_)"
         node.run(["sh", "-e", "-c", INSTALL + beside], timeout_s=300)
-        yield Operator(node, Controller(folder, timeout_s=600))
+        yield Operator(node, Controller(tmp_path, timeout_s=600))
     finally:
         site.destroy()
-
-
-@pytest.fixture
-def disk(operator: Operator) -> Boot:
-    return Boot(operator.node)
-
-
-def declare(operator: Operator, msi: int) -> None:
-    text = DECLARATION.format(version=VERSION, msi=msi)
-    operator.controller.folder.joinpath("grapnel.yaml").write_text(text)
 
 
 def planned(operator: Operator) -> tuple[str, set[str]]:
@@ -161,15 +150,27 @@ def rebuild(node: Node, before: str = "") -> subprocess.CompletedProcess[str]:
     return node.run(["sh", "-e", "-c", script], check=False, timeout_s=300)
 
 
-def test_beside_initramfs_tools_the_program_dracut_does_not_count(operator: Operator) -> None:
-    declare(operator, 1)
+def test_dracuts_disk_has_what_a_node_has_of_the_drivers_settings(operator: Operator) -> None:
+    disk = Boot(operator.node)
+    beside_initramfs_tools_the_program_dracut_does_not_count(operator)
+    what_dracut_writes_by_itself_loads_nouveau(operator, disk)
+    an_applied_driver_keeps_nouveau_out_of_the_early_user_space(operator, disk)
+    a_second_apply_writes_nothing(operator, disk)
+    what_a_kernels_package_has_written_has_the_settings_too(operator, disk)
+    where_there_is_no_room_for_another_one_the_disk_stays(operator, disk)
+    a_dracut_that_is_killed_leaves_the_disk_and_the_next_one_nothing_else(operator, disk)
+    a_removed_driver_leaves_a_disk_without_its_settings(operator, disk)
+
+
+def beside_initramfs_tools_the_program_dracut_does_not_count(operator: Operator) -> None:
+    operator.controller.folder.joinpath("grapnel.yaml").write_text(DECLARATION)
     tool, written = planned(operator)
     assert tool == "initramfs-tools"
     assert OPTIONS in written
     assert OF_DRACUT not in written
 
 
-def test_what_dracut_writes_by_itself_loads_nouveau(operator: Operator, disk: Boot) -> None:
+def what_dracut_writes_by_itself_loads_nouveau(operator: Operator, disk: Boot) -> None:
     """That is why it is told: Debian's dracut has nothing of /etc/modprobe.d in its disks."""
     (operator.node.root / "etc/modprobe.d/site.conf").write_text("blacklist nouveau\n")
     operator.node.run(["sh", "-e", "-c", f"{INSTALL} ./{dracut.PACKAGE}_*.deb"], timeout_s=300)
@@ -182,7 +183,7 @@ def test_what_dracut_writes_by_itself_loads_nouveau(operator: Operator, disk: Bo
     (operator.node.root / "etc/modprobe.d/site.conf").unlink()
 
 
-def test_an_applied_driver_keeps_nouveau_out_of_the_early_user_space(operator: Operator, disk: Boot) -> None:
+def an_applied_driver_keeps_nouveau_out_of_the_early_user_space(operator: Operator, disk: Boot) -> None:
     archive = modules.archive(VERSION, "proprietary", operator.node.kernel_release)
     modules.hand_over(operator.node, stage_item(operator.plan()), archive)
 
@@ -201,7 +202,7 @@ def test_an_applied_driver_keeps_nouveau_out_of_the_early_user_space(operator: O
     assert said.endswith(f"{settings}end\n")
 
 
-def test_a_second_apply_writes_nothing(operator: Operator, disk: Boot) -> None:
+def a_second_apply_writes_nothing(operator: Operator, disk: Boot) -> None:
     stamp = disk.stamp
     assert operator.plan()["items"] == []
 
@@ -211,14 +212,14 @@ def test_a_second_apply_writes_nothing(operator: Operator, disk: Boot) -> None:
     assert disk.stamp == stamp
 
 
-def test_what_a_kernels_package_has_written_has_the_settings_too(operator: Operator, disk: Boot) -> None:
+def what_a_kernels_package_has_written_has_the_settings_too(operator: Operator, disk: Boot) -> None:
     stamp = disk.stamp
     operator.node.run(["run-parts", "--arg", operator.node.kernel_release, "/etc/kernel/postinst.d"], timeout_s=300)
     assert disk.stamp != stamp
     assert disk.text(OPTIONS) == operator.node.run(["cat", OPTIONS]).stdout
 
 
-def test_where_there_is_no_room_for_another_one_the_disk_stays(operator: Operator, disk: Boot) -> None:
+def where_there_is_no_room_for_another_one_the_disk_stays(operator: Operator, disk: Boot) -> None:
     """Dracut removed it: the node could not boot any more."""
     room = disk.path.stat().st_size * 3 // 2 // 1024
     small = f"mkdir /tmp/boot; mount -t tmpfs -o size={room}k boot /tmp/boot; cp -a /boot/initrd.img-* /tmp/boot"
@@ -239,7 +240,7 @@ def test_where_there_is_no_room_for_another_one_the_disk_stays(operator: Operato
     assert is_outdated(operator)
 
 
-def test_a_dracut_that_is_killed_leaves_the_disk_and_the_next_one_nothing_else(operator: Operator, disk: Boot) -> None:
+def a_dracut_that_is_killed_leaves_the_disk_and_the_next_one_nothing_else(operator: Operator, disk: Boot) -> None:
     """What it leaves is in a folder of grapnel's, which the next one begins anew."""
     stamp = disk.stamp
     killed = rebuild(operator.node, "echo 'kill -KILL 0' > /etc/dracut.conf.d/zz-lab.conf")
@@ -257,7 +258,7 @@ def test_a_dracut_that_is_killed_leaves_the_disk_and_the_next_one_nothing_else(o
     assert not is_outdated(operator)
 
 
-def test_a_removed_driver_leaves_a_disk_without_its_settings(operator: Operator, disk: Boot) -> None:
+def a_removed_driver_leaves_a_disk_without_its_settings(operator: Operator, disk: Boot) -> None:
     stamp = disk.stamp
 
     disk.count_writes()

@@ -1,4 +1,7 @@
-"""Boots the virtual machine once, with files of a test's, and returns what its command printed."""
+"""Boots the virtual machine once, with files of a test's, and returns what its command printed.
+
+Or boots a kernel with an initial RAM disk that something else has written, to look at what is loaded in it.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from lab.machine.command import DYING, run
+from lab.machine.errors import LabError
 from lab.nodes.microvm.archive import pack
 
 if TYPE_CHECKING:
@@ -71,3 +75,38 @@ def boot(
         lines = ["-serial", f"file:{console}", "-serial", "stdio"]
         said = run([*DYING, *_QEMU, *lines, *machine], timeout_s=timeout_s).stdout
         return said or console.read_text(errors="replace")
+
+
+# Nothing but what the disk has: of dracut's, a shell, mount and modprobe.
+_LOOK = """#!/bin/sh
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs devtmpfs /dev
+{command} >/dev/ttyS1 2>&1
+echo o > /proc/sysrq-trigger
+while :; do :; done
+"""
+
+
+def boot_disk(kernel: Path, disk: Path, script: str, *, timeout_s: float) -> str:
+    """Boot a kernel with an initial RAM disk, run a script of its shell before anything else, and return what it said.
+
+    Raises CommandError for a machine that has not switched itself off in time, and LabError for one that said nothing.
+    """
+    with tempfile.TemporaryDirectory(prefix="grapnel-disk-") as folder:
+        given = Path(folder, "given")
+        given.mkdir()
+        (given / "look").write_text(script)
+        (given / "start").write_text(_LOOK.format(command="sh /look"))
+        (given / "start").chmod(0o755)
+        archive = Path(folder, "initrd")
+        archive.write_bytes(disk.read_bytes() + pack(given))
+        console = Path(folder, "console")
+        arguments = "console=ttyS0 quiet panic=-1 no_timer_check rdinit=/start"
+        machine = ["-kernel", str(kernel), "-initrd", str(archive), "-append", arguments]
+        lines = ["-serial", f"file:{console}", "-serial", "stdio"]
+        said = run([*DYING, *_QEMU, *lines, *machine], timeout_s=timeout_s).stdout
+        if not said:
+            raise LabError(f"a kernel with {disk} said nothing", hint=console.read_text(errors="replace")[-2000:])
+        return said

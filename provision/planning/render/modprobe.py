@@ -1,4 +1,4 @@
-"""Renders what the kernel is told about modules: modprobe.d(5) and modules-load.d(5)."""
+"""Renders what the kernel is told about modules: modprobe.d(5), modules-load.d(5), and dracut.conf(5) for its disk."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
 OPTIONS_PATH = "/etc/modprobe.d/grapnel-nvidia.conf"
 LOAD_PATH = "/etc/modules-load.d/grapnel-nvidia.conf"
+DRACUT_PATH = "/etc/dracut.conf.d/grapnel-nvidia.conf"
 _HEAD = "# managed by grapnel: the next apply puts back what is changed here"
 
 
@@ -39,3 +40,11 @@ def parse_options(text: str) -> frozenset[str]:
 def render_load(modules: Sequence[str]) -> str:
     """Return the list of modules that are loaded at boot."""
     return "\n".join([_HEAD, *modules, ""])
+
+
+def render_dracut() -> str:
+    """Return the file by which dracut puts the options into every initial RAM disk.
+
+    By itself it does so with ``hostonly`` alone: others may have nouveau, and nothing that keeps it away.
+    """
+    return "\n".join([_HEAD, f'install_optional_items+=" {OPTIONS_PATH} "', ""])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,8 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.transact
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Transaction
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.playbooks.fakes import Machine
 
 SCRATCH = "/var/lib/grapnel/driver/scratch"
@@ -170,9 +173,39 @@ def test_the_initramfs_waits_where_there_is_one(debian: Machine) -> None:
 
     (call,) = debian.calls
     assert call.startswith("unshare --mount sh -c ")
-    assert f"{SCRATCH}/update-initramfs.conf {settings} env " in call
+    assert f"{SCRATCH}/update-initramfs.conf {settings} -- env " in call
     assert debian.read(f"{SCRATCH}/update-initramfs.conf").startswith("update_initramfs=no\n")
     assert debian.read(settings) == "update_initramfs=yes\n"
+
+
+def test_dracut_waits_as_well_where_there_is_a_disk(debian: Machine, tmp_path: Path) -> None:
+    """Its package wrote the disk three times while a driver was installed, and the GPUs were out of service."""
+    hook = "/etc/kernel/postinst.d/dracut"
+    debian.write(hook, f'#!/bin/sh\necho "$@" >> {tmp_path}/called\n', mode=0o755)
+
+    Apt().apply(debian.host, TRANSACTION, CLOCK)
+
+    (call,) = debian.calls
+    guarded = debian.root / SCRATCH.lstrip("/") / "dracut"
+    assert f"{guarded} {hook} -- env " in call
+    boot = tmp_path / "boot"
+    boot.mkdir()
+    (boot / "initrd.img-1").write_text("")
+    script = tmp_path / "hook"
+    script.write_text(guarded.read_text().replace("/boot/", f"{boot}/"))
+    script.chmod(guarded.stat().st_mode)
+    for kernel in ("1", "2"):  # the second one is new, and could not boot without one
+        subprocess.run([script, kernel, f"/boot/vmlinuz-{kernel}"], check=True)
+    assert (tmp_path / "called").read_text() == "2 /boot/vmlinuz-2\n"
+    assert debian.read(hook).startswith("#!/bin/sh\necho")
+
+
+def test_a_hook_for_dracut_that_is_no_plain_script_is_left_alone(debian: Machine) -> None:
+    debian.write("/etc/kernel/postinst.d/dracut", "#!/usr/bin/python3\n", mode=0o755)
+
+    Apt().apply(debian.host, TRANSACTION, CLOCK)
+
+    assert [call.split(" ", 1)[0] for call in debian.calls] == ["env"]
 
 
 def test_where_there_are_no_namespaces_the_initramfs_is_rebuilt_at_once(debian: Machine) -> None:

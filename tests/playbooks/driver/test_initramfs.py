@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.initramfs impo
     read_initramfs,
     rebuild,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished
 
 from tests.playbooks.fakes import Machine
 
@@ -35,14 +37,14 @@ SYSTEMS = {
         ["dracut"],
         ["dracut"],
         "dracut",
-        {DEBIAN: ["dracut", "--force", f"/boot/initrd.img-{DEBIAN}", DEBIAN]},
+        {DEBIAN: ["dracut", "--force", f"/boot/.grapnel/initrd.img-{DEBIAN}", DEBIAN]},
     ),
     "Ubuntu 26.04, which has both": (
         [f"initrd.img-{UBUNTU}"],
         ["update-initramfs", "dracut"],
         ["dkms", "dracut"],
         "dracut",
-        {UBUNTU: ["dracut", "--force", f"/boot/initrd.img-{UBUNTU}", UBUNTU]},
+        {UBUNTU: ["dracut", "--force", f"/boot/.grapnel/initrd.img-{UBUNTU}", UBUNTU]},
     ),
     "both, and dracut's package was removed without its settings": (
         [f"initrd.img-{UBUNTU}"],
@@ -56,28 +58,28 @@ SYSTEMS = {
         ["dracut"],
         [],
         "dracut",
-        {EL: ["dracut", "--force", f"/boot/initramfs-{EL}.img", EL]},
+        {EL: ["dracut", "--force", f"/boot/.grapnel/initramfs-{EL}.img", EL]},
     ),
     "SLES": (
         ["initrd", f"initrd-{SLES}", f"initrd-{SLES}-kdump"],
         ["dracut"],
         [],
         "dracut",
-        {SLES: ["dracut", "--force", f"/boot/initrd-{SLES}", SLES]},
+        {SLES: ["dracut", "--force", f"/boot/.grapnel/initrd-{SLES}", SLES]},
     ),
     "Debian with dracut, which somebody has run without a name": (
         [f"initramfs-{DEBIAN}.img", f"initrd.img-{DEBIAN}"],
         ["dracut"],
         ["dracut"],
         "dracut",
-        {DEBIAN: ["dracut", "--force", f"/boot/initrd.img-{DEBIAN}", DEBIAN]},
+        {DEBIAN: ["dracut", "--force", f"/boot/.grapnel/initrd.img-{DEBIAN}", DEBIAN]},
     ),
     "SLES, the same": (
         [f"initramfs-{SLES}.img", f"initrd-{SLES}"],
         ["dracut"],
         [],
         "dracut",
-        {SLES: ["dracut", "--force", f"/boot/initrd-{SLES}", SLES]},
+        {SLES: ["dracut", "--force", f"/boot/.grapnel/initrd-{SLES}", SLES]},
     ),
     "another product's disk beside those of initramfs-tools": (
         [f"initrd.img-{DEBIAN}", f"initramfs-{UBUNTU}.img"],
@@ -115,14 +117,72 @@ def test_what_writes_them_is_what_the_kernels_packages_call(  # noqa: PLR0917 - 
     for name in hooks:
         machine.write(f"{HOOKS}/{name}", mode=0o755)
 
-    assert read_initramfs(machine.host) == {"tool": tool}
+    assert read_initramfs(machine.host) == {"tool": tool, "outdated": []}
     assert commands_to_rebuild(machine.host) == expected
 
 
-def test_one_that_cannot_be_rebuilt_is_named_with_what_dracut_says(machine: Machine) -> None:
-    machine.write(f"/boot/initrd-{SLES}")
+@pytest.mark.parametrize("path", ["/etc/modprobe.d/grapnel-nvidia.conf", "/etc/dracut.conf.d/grapnel-nvidia.conf"])
+def test_a_disk_that_was_not_written_again_after_the_settings_is_told(machine: Machine, path: str) -> None:
+    """A change whose disk could not be written ended as done, and no plan said so afterwards."""
     machine.write("/usr/bin/dracut", mode=0o755)
-    machine.teach(f"nice -n 19 dracut --force /boot/initrd-{SLES}", return_code=1, stderr="dracut: no space left\n")
+    for kernel, written_at in ((SLES, 1000.0), (EL, 2000.0)):
+        os.utime(machine.write(f"/boot/initrd-{kernel}"), (written_at, written_at))
+    settings = machine.write(path)
+
+    os.utime(settings, (1001.0, 1001.0))  # no more than a file system's time may be off
+    assert read_initramfs(machine.host)["outdated"] == []
+    os.utime(settings, (1500.0, 1500.0))
+    assert read_initramfs(machine.host)["outdated"] == [SLES]
+    os.utime(machine.root / f"boot/initrd-{SLES}")
+    assert read_initramfs(machine.host)["outdated"] == []
+
+
+def test_what_dracut_writes_replaces_the_disk_once_it_is_whole(machine: Machine) -> None:
+    """Dracut copied over the disk: who was killed meanwhile left half of one."""
+    machine.write("/usr/bin/dracut", mode=0o755)
+    for kernel in (SLES, EL):
+        machine.write(f"/boot/initrd-{kernel}", "former")
+    machine.write("/boot/.grapnel/initrd-gone", "of a run that was killed")
+
+    def write(kernel: str) -> Finished:
+        assert machine.read(f"/boot/initrd-{kernel}") == "former"
+        machine.write(f"/boot/.grapnel/initrd-{kernel}", f"of {kernel}")
+        return Finished(0)
+
+    for kernel in (SLES, EL):
+        machine.teach(
+            f"nice -n 19 dracut --force /boot/.grapnel/initrd-{kernel} {kernel}", lambda kernel=kernel: write(kernel)
+        )
+
+    assert rebuild(machine.host) == f"{EL}, {SLES}"
+
+    assert {path.name: path.read_text() for path in (machine.root / "boot").iterdir()} == {
+        f"initrd-{kernel}": f"of {kernel}" for kernel in (SLES, EL)
+    }
+
+
+def test_one_that_cannot_be_rebuilt_is_named_with_what_dracut_says_and_stays(machine: Machine) -> None:
+    """Where there was no room for another one, dracut removed the one that there was: the node could not boot."""
+    machine.write(f"/boot/initrd-{SLES}", "former")
+    machine.write("/usr/bin/dracut", mode=0o755)
+
+    def fail() -> Finished:
+        (machine.root / f"boot/.grapnel/initrd-{SLES}").unlink(missing_ok=True)  # as dracut does with what it was told
+        return Finished(1, stderr="dracut: no space left\n")
+
+    machine.teach("nice -n 19 dracut --force", fail)
 
     with pytest.raises(InitramfsError, match=rf"kernel {SLES} could not be rebuilt.*dracut: no space left"):
         rebuild(machine.host)
+    assert [path.name for path in (machine.root / "boot").iterdir()] == [f"initrd-{SLES}"]
+    assert machine.read(f"/boot/initrd-{SLES}") == "former"
+
+
+def test_a_dracut_that_writes_nothing_is_no_success(machine: Machine) -> None:
+    machine.write(f"/boot/initrd-{SLES}", "former")
+    machine.write("/usr/bin/dracut", mode=0o755)
+    machine.teach("nice -n 19 dracut --force")
+
+    with pytest.raises(InitramfsError, match=f"kernel {SLES} could not be rebuilt.*No such file"):
+        rebuild(machine.host)
+    assert machine.read(f"/boot/initrd-{SLES}") == "former"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from provision.declaration.fleet.facts.driver import Initramfs
 from provision.declaration.fleet.facts.node import DeviceHolder
 from provision.planning.node_plan import Action, Disruption
 from provision.planning.planner.drivers.kernel_module import TARGET
@@ -35,9 +36,9 @@ def declared(**parameters: int | str) -> StackSpec:
     return make_stack(driver={"kernelModule": "proprietary", "companions": [], "moduleParameters": parameters})
 
 
-def node(stack: StackSpec) -> NodeFacts:
+def node(stack: StackSpec, facts: NodeFacts | None = None) -> NodeFacts:
     """Return a node with a GPU that is as declared, with the module that comes with the packages."""
-    facts = make_facts(gpus=(GPU,))
+    facts = facts or make_facts(gpus=(GPU,))
     for _ in range(3):
         facts = simulate_apply(facts, plan(facts, stack))
     assert facts.module.loaded
@@ -144,6 +145,22 @@ def test_a_parameter_that_is_written_and_not_in_force_is_warned_about(
     assert found.is_empty
     assert [warning.code for warning in found.warnings] == (["module-parameters-not-in-force"] if said else [])
     assert all(said in warning.message for warning in found.warnings)
+
+
+@pytest.mark.parametrize(("tool", "remedy"), [("dracut", "dracut --force"), ("initramfs-tools", "update-initramfs -u")])
+def test_a_disk_with_former_parameters_is_warned_about_and_nothing_is_drained_for_it(tool: str, remedy: str) -> None:
+    stack = declared(NVreg_EnableGpuFirmware=1)
+    before = replace(make_facts(gpus=(GPU,)), initramfs=Initramfs(tool=tool))
+    facts = node(stack, before)
+
+    assert plan(facts, stack).warnings == ()
+    found = plan(replace(facts, initramfs=Initramfs(tool=tool, outdated=("6.12.118+deb13-amd64",))), stack)
+
+    assert found.is_empty
+    (warning,) = found.warnings
+    assert warning.code == "initramfs-outdated"
+    assert "6.12.118+deb13-amd64" in warning.message
+    assert remedy in warning.hint
 
 
 def test_a_module_that_is_loaded_again_anyway_is_not_warned_about() -> None:

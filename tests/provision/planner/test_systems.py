@@ -13,6 +13,7 @@ from lab.sources.tables import driver_packages
 from provision.declaration.fleet.facts.driver import Initramfs
 from provision.declaration.fleet.facts.node import AvailablePackage, Kernel, OperatingSystem, PackageManager
 from provision.planning.node_plan import Action
+from provision.planning.render.modprobe import DRACUT_PATH, OPTIONS_PATH
 from tests.provision.samples import GPU, make_facts, make_stack, plan, replace, simulate_apply
 
 if TYPE_CHECKING:
@@ -136,6 +137,27 @@ def test_what_rebuilds_initial_ram_disks_is_told_where_a_module_comes(flavour: s
     )
 
     assert [each.value for each in after.derived if each.key == "driver.initramfs"] == told
+
+
+@pytest.mark.parametrize(
+    ("tool", "flavour", "told"),
+    [("dracut", "auto", [DRACUT_PATH]), ("dracut", "none", []), ("initramfs-tools", "auto", []), ("none", "auto", [])],
+)
+def test_dracut_is_told_to_put_the_modules_parameters_into_its_disks(tool: str, flavour: str, told: list[str]) -> None:
+    """Without `hostonly` it left them out: what it wrote had nouveau, and nothing that keeps it away."""
+    facts = replace(make_node(SYSTEMS["rocky10"]), initramfs=Initramfs(tool=tool))
+    stack = declare(SYSTEMS["rocky10"], SYSTEMS["rocky10"].versions[-1], kernelModule=flavour)
+    facts = simulate_apply(facts, plan(facts, stack))  # the package source
+
+    found = plan(facts, stack)
+
+    assert [each.target for each in found.items if "dracut" in each.target] == told
+    assert found.roles.driver is not None
+    assert found.roles.driver.driver_change is not None
+    files = {file.path: file.content for file in found.roles.driver.driver_change.files}
+    assert [path for path in files if "dracut" in path] == told
+    assert all(OPTIONS_PATH in files and OPTIONS_PATH in files[path] for path in told)
+    assert [each for each in plan(simulate_apply(facts, found), stack).items if "dracut" in each.target] == []
 
 
 def test_a_branch_that_ubuntu_has_ended_is_named_with_what_its_packages_became() -> None:

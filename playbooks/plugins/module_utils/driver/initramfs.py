@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.grapnel.node.plugins.module_utils.driver.record.durable import sync_folder
 
 if TYPE_CHECKING:
-    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished, Host
+    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
 
 _TIMEOUT_S = 1800.0
 _LOW = ("nice", "-n", "19")
@@ -17,24 +20,46 @@ _DEBIAN = "initrd.img-"
 # Names of the disks, before and after the kernel's: of Debian and Ubuntu, whoever writes them, of SUSE, of Red Hat. The
 # last one is dracut's own as well: where it is beside another, it was written by hand, and grub takes the other one.
 _NAMES = ((_DEBIAN, ""), ("initrd-", ""), ("initramfs-", ".img"))
+_BOOT = "/boot"
+# dracut copies over the disk that it is told, and removes it where that fails: it is given a name in here. The file has
+# the disk's own name, by which programs that dracut calls afterwards tell the boot loader of it.
+_BESIDE = "/boot/.grapnel"
+# What a disk has of the driver's settings; a time of FAT, which /boot may be, is two seconds off.
+_SETTINGS = ("/etc/modprobe.d/grapnel-nvidia.conf", "/etc/dracut.conf.d/grapnel-nvidia.conf")
+_OFF_S = 2.0
 
 
 class InitramfsError(Exception):
     """One could not be rebuilt; the message says which and why."""
 
 
-def read_initramfs(host: Host) -> dict[str, str]:
+def read_initramfs(host: Host) -> dict[str, Any]:
     """Return the facts ``initramfs``."""
-    return {"tool": _TOOLS.get(_find_command(host), "none")}
+    return {"tool": _TOOLS.get(_find_command(host), "none"), "outdated": _outdated(host)}
+
+
+def _outdated(host: Host) -> list[str]:
+    """Return the kernels whose disk is older than the driver's settings: it has others, or none."""
+    oldest = max(_changed_at(host, path) for path in _SETTINGS) - _OFF_S
+    disks = _disks(host)
+    return [kernel for kernel in commands_to_rebuild(host) if _changed_at(host, f"{_BOOT}/{disks[kernel]}") < oldest]
+
+
+def _changed_at(host: Host, path: str) -> float:
+    try:
+        return host.path(path).stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def rebuild(host: Host) -> str:
     """Rebuild those that there are, and return their kernels; raises `InitramfsError`."""
     commands = commands_to_rebuild(host)
     for kernel, command in commands.items():
-        done = host.run([*_LOW, *command], _TIMEOUT_S)
-        if done.return_code:
-            raise InitramfsError(_complaint(kernel, done))
+        if command[0] == "dracut":
+            _rebuild_beside(host, kernel, command)
+        else:
+            _run(host, kernel, command)
     return ", ".join(commands)
 
 
@@ -44,8 +69,29 @@ def commands_to_rebuild(host: Host) -> dict[str, list[str]]:
     if command == "update-initramfs":
         return {kernel: [command, "-u", "-k", kernel] for kernel, name in found.items() if name.startswith(_DEBIAN)}
     if command == "dracut":  # without a name it takes one that not every boot loader starts
-        return {kernel: [command, "--force", f"/boot/{name}", kernel] for kernel, name in found.items()}
+        return {kernel: [command, "--force", f"{_BESIDE}/{name}", kernel] for kernel, name in found.items()}
     return {}
+
+
+def _rebuild_beside(host: Host, kernel: str, command: list[str]) -> None:
+    """Have a disk written beside the one that there is, which is replaced once the new one is whole."""
+    folder, new = host.path(_BESIDE), host.path(command[2])
+    shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
+    try:
+        folder.mkdir(mode=0o700)
+        _run(host, kernel, command)
+        new.replace(host.path(f"{_BOOT}/{new.name}"))
+        sync_folder(host.path(_BOOT))
+    except OSError as error:
+        raise InitramfsError(_complaint(kernel, error.strerror or str(error))) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run(host: Host, kernel: str, command: list[str]) -> None:
+    done = host.run([*_LOW, *command], _TIMEOUT_S)
+    if done.return_code:
+        raise InitramfsError(_complaint(kernel, done.complaints))
 
 
 def _find_command(host: Host) -> str:
@@ -62,7 +108,7 @@ def _find_command(host: Host) -> str:
 def _disks(host: Host) -> dict[str, str]:
     """Return the name of each kernel's disk; one without modules is a backup, or a rescue system."""
     found: dict[str, str] = {}
-    names = host.names("/boot")
+    names = host.names(_BOOT)
     for start, end in _NAMES:
         for name in names:
             kernel = name[len(start) : len(name) - len(end)]
@@ -72,5 +118,5 @@ def _disks(host: Host) -> dict[str, str]:
     return found
 
 
-def _complaint(kernel: str, done: Finished) -> str:
-    return f"the initramfs of kernel {kernel} could not be rebuilt, so it may load the former driver: {done.complaints}"
+def _complaint(kernel: str, why: str) -> str:
+    return f"the initramfs of kernel {kernel} could not be rebuilt, so it may load the former driver: {why}"

@@ -35,6 +35,7 @@ _DRIVER_FILES = (
     "/etc/apt/sources.list.d/grapnel-nvidia.sources",
     "/etc/dnf/plugins/versionlock.conf",
     "/etc/dnf/plugins/versionlock.list",
+    "/etc/dracut.conf.d/grapnel-nvidia.conf",
     "/etc/modprobe.d/grapnel-nvidia.conf",
     "/etc/dnf/modules.d/nvidia-driver.module",
     "/etc/modules-load.d/grapnel-nvidia.conf",

@@ -99,9 +99,13 @@ class Unattended(Fact, frozen=True, kw_only=True):
 
 
 class Initramfs(Fact, frozen=True, kw_only=True):
-    """What writes the initial file system that a kernel boots with."""
+    """What writes the initial file system that a kernel boots with.
+
+    ``outdated``: kernels whose disk is older than the driver's settings, which are in it.
+    """
 
     tool: grammar.Word = "none"
+    outdated: Annotated[tuple[grammar.Word, ...], Meta(max_length=32)] = ()
 
 
 class BuildTools(Fact, frozen=True, kw_only=True):

@@ -8,7 +8,14 @@ from provision.planning.driver.packages.module_stream import render_stream
 from provision.planning.driver.packages.pins.render import render as render_pins
 from provision.planning.driver_change import ChangedFile, DriverChange, ModuleTarget, Signing
 from provision.planning.node_plan import FileContent
-from provision.planning.render.modprobe import LOAD_PATH, OPTIONS_PATH, render_load, render_options
+from provision.planning.render.modprobe import (
+    DRACUT_PATH,
+    LOAD_PATH,
+    OPTIONS_PATH,
+    render_dracut,
+    render_load,
+    render_options,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,15 +25,18 @@ if TYPE_CHECKING:
     from provision.planning.planner.drivers.choice import Choice
 
 MODULE = "nvidia"
+DRACUT = "dracut"
 
 
-def driver_files(declared: Driver, choice: Choice) -> tuple[FileContent, ...]:
+def driver_files(facts: NodeFacts, declared: Driver, choice: Choice) -> tuple[FileContent, ...]:
     """Return the files that come with a driver: its pin, its module stream, what the kernel is told of modules."""
     request = choice.request
     files = [*render_pins(choice.manager, choice.driver, request.members), *render_stream(request.module_stream)]
     if choice.is_module_managed:
         modules = {MODULE, *([request.dkms_name] if request.dkms_name else [])}
         files.append(FileContent(OPTIONS_PATH, render_options(modules, declared.module_parameters)))
+        if facts.initramfs is not None and facts.initramfs.tool == DRACUT:
+            files.append(FileContent(DRACUT_PATH, render_dracut()))
         if request.kernel_modules:
             files.append(FileContent(LOAD_PATH, render_load(request.kernel_modules)))
     return tuple(files)

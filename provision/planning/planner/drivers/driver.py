@@ -17,6 +17,7 @@ from provision.planning.planner.drivers.document import describe_change, driver_
 from provision.planning.planner.drivers.holders import DAEMON_UNIT, holders
 from provision.planning.planner.drivers.kernel_module import (
     find_not_in_force,
+    find_outdated_disks,
     plan_kernels,
     plan_module,
     plan_provided_module,
@@ -130,7 +131,7 @@ def _with_sources_first(
 def _plan_choice(
     facts: NodeFacts, declared: Driver, choice: Choice, program: Artifact, sources: Sequence[FileContent]
 ) -> Part[DriverVariables]:
-    files = driver_files(declared, choice)
+    files = driver_files(facts, declared, choice)
     module, missing = _module(facts, declared, choice, files)
     change = describe_change(facts, declared, choice, files)
     swap = (
@@ -145,7 +146,9 @@ def _plan_choice(
     is_loaded_so = choice.is_module_managed and facts.module.loaded and not module
     not_in_force = find_not_in_force(facts, declared.module_parameters) if is_loaded_so else ()
     if not swap:
-        return Part(problems=missing, warnings=not_in_force, derived=choice.derived, declared=is_to_be)
+        outdated = find_outdated_disks(facts) if choice.is_module_managed else ()
+        warnings = (*not_in_force, *outdated)
+        return Part(problems=missing, warnings=warnings, derived=choice.derived, declared=is_to_be)
     is_staged = change_id(change) in {each.id for each in facts.driver.staged if each.complete}
     is_deferred = not is_staged and any(item.disruption in _OUT_OF_SERVICE for item in swap)
     deployment = plan_deployment(facts, Role.DRIVER, "driver", program)

@@ -89,6 +89,24 @@ def find_not_in_force(facts: NodeFacts, declared: Mapping[str, int | str]) -> tu
     return (problem,)
 
 
+def find_outdated_disks(facts: NodeFacts) -> tuple[Problem, ...]:
+    """Return which kernels boot with a disk that was not written again after the driver's settings had changed.
+
+    That is no change: a disk is written at the end of one, and what kept it from being written has to go first.
+    """
+    if facts.initramfs is None or not facts.initramfs.outdated:
+        return ()
+    has_dracut = facts.initramfs.tool == "dracut"
+    command = "dracut --force DISK KERNEL` for each of them" if has_dracut else "update-initramfs -u -k all`"
+    problem = Problem(
+        code="initramfs-outdated",
+        message=f"the initramfs of kernel {few(facts.initramfs.outdated)} on {facts.node.hostname} is older than "
+        f"{OPTIONS_PATH}: what the next boot loads first has the former settings",
+        hint=f"see that /boot has room for another one, then `{command}",
+    )
+    return (problem,)
+
+
 def _number(value: int | str) -> int | None:
     """Return the number that the kernel parses from a value (kstrtoint, base 0), None where it is not a number."""
     text = str(value).lower()

@@ -23,7 +23,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.packages.apt.database
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError, Rehearsal
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Finished, Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import InstalledPackage, Transaction
@@ -49,11 +49,15 @@ _ISOLATED = (
     "-o", "Dir::Etc::preferences=/dev/null", "-o", "Dir::Etc::preferencesparts=/dev/null",
     "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=", "-o", "APT::Sandbox::User=root",
 )  # fmt: skip
-# initramfs-tools obeys this file alone. A copy is laid over it for one command, in a mount namespace: a kill leaves
-# nothing behind. The script is constant; the two files and the command are its arguments and never parsed by it.
+# initramfs-tools obeys this file alone, and dracut's package calls this hook: both write a disk when a package asks.
+# A copy is laid over it for one command, in a mount namespace: a kill leaves nothing behind. The script is constant;
+# the files and the command are its arguments and never parsed by it.
 _INITRAMFS_SETTINGS = "/etc/initramfs-tools/update-initramfs.conf"
 _DEFERRED = "update_initramfs=no\nbackup_initramfs=no\n"
-_IN_NAMESPACE = 'mount --bind "$1" "$2" || :; shift 2; exec "$@"'
+_DRACUT_HOOK = "/etc/kernel/postinst.d/dracut"
+_SHELL = "#!/bin/sh\n"
+_ONLY_ABSENT = _SHELL + '[ ! -e "/boot/initrd.img-$1" ] || exit 0\n'
+_IN_NAMESPACE = 'while [ "$1" != -- ]; do mount --bind "$1" "$2" || :; shift 2; done; shift; exec "$@"'
 _NO_NAMESPACE = "unshare: "
 
 _NAMED = re.compile(r"^(Package|Version): *(\S+)$", re.MULTILINE)
@@ -162,15 +166,28 @@ def _words(transaction: Transaction) -> list[str]:
 
 
 def _run_without_initramfs(host: Host, scratch: str, command: list[str]) -> Finished:
-    if not host.path(_INITRAMFS_SETTINGS).is_file():
+    laid = [*_write_deferred(host, scratch)]
+    if not laid:
         return host.run(command, _TRANSACTION_TIMEOUT_S)
-    settings = host.path(f"{scratch}/update-initramfs.conf")
-    settings.write_text(_DEFERRED, encoding="utf-8")
-    namespace = ["unshare", "--mount", "sh", "-c", _IN_NAMESPACE, "sh", os.fspath(settings), _INITRAMFS_SETTINGS]
+    namespace = ["unshare", "--mount", "sh", "-c", _IN_NAMESPACE, "sh", *laid, "--"]
     done = host.run([*namespace, *command], _TRANSACTION_TIMEOUT_S)
     if done.return_code and done.stderr.startswith(_NO_NAMESPACE):
         return host.run(command, _TRANSACTION_TIMEOUT_S)
     return done
+
+
+def _write_deferred(host: Host, scratch: str) -> Iterator[str]:
+    """Write what keeps disks from being written, and yield each file with the one that it is laid over."""
+    if host.path(_INITRAMFS_SETTINGS).is_file():
+        settings = host.path(f"{scratch}/update-initramfs.conf")
+        settings.write_text(_DEFERRED, encoding="utf-8")
+        yield from (os.fspath(settings), _INITRAMFS_SETTINGS)
+    hook = host.read_text(_DRACUT_HOOK) or ""
+    if hook.startswith(_SHELL):
+        guarded = host.path(f"{scratch}/dracut")
+        guarded.write_text(_ONLY_ABSENT + hook, encoding="utf-8")
+        guarded.chmod(0o755)
+        yield from (os.fspath(guarded), _DRACUT_HOOK)
 
 
 def _mark(host: Host, mark: str, names: Sequence[str]) -> None:

@@ -27,12 +27,13 @@ for word; do # all but the source; GCC refuses compiled headers where macros hav
     esac
     [ $left = 0 ] || set -- "$@" "$word"
 done
-header=/tmp/compiled-$name.h
+header=${TMPDIR:-/tmp}/compiled-$name.h
 exec 9>"$header.lock"
 flock 9
 if [ ! -e "$header" ]; then
     for included in $headers; do echo "#include <$included>"; done >"$header"
-    "$compiler" "$@" -o "$header.gch" -x c-header "$header" >"$header.log" 2>&1 || : # then it is read as it is
+    "$compiler" "$@" -o "$header.new" -x c-header "$header" >"$header.log" 2>&1 && mv "$header.new" "$header.gch"
 fi
 exec 9>&-
-exec "$compiler" -include "$header" "$@" "$source"
+[ ! -e "$header.gch" ] || set -- -include "$header" "$@"
+exec "$compiler" "$@" "$source"

@@ -31,7 +31,7 @@ SUITE = "trixie"
 VERSION = "550.163.01"
 IMAGES = ("pause", "gpu-shell", "greedy")
 COMPILE = (sys.executable, "-P", "-m", "lab.modules", SUITE, VERSION)
-COMPILING = "about two minutes"
+COMPILING = "one to two minutes"
 GIVEN = 2  # the GPU that container one gets
 DECLARATION = f"""\
 apiVersion: grapnel.dev/v1alpha1

@@ -50,8 +50,8 @@ CORRECTIONS = {
         "new": "pci_resize_resource(pci_dev, NV_GPU_BAR1, requested_size, 0)",
     }
 }
-# What `make test` builds: ten minutes of CPU each. Others are built on request, such as the open modules of 550.163.01
-# (Debian has none of 535.309.01) and a second driver of bookworm.
+# What `make test` builds: two and a half minutes of CPU each. Others are built on request, such as the open modules of
+# 550.163.01 (Debian has none of 535.309.01) and a second driver of bookworm.
 ARCHIVES = (
     Archive("trixie", "550.163.01"),
     Archive("trixie", "535.309.01"),

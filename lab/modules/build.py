@@ -14,10 +14,11 @@ from typing import Any
 
 ENVIRONMENT = {
     "LC_ALL": "C.UTF-8",
-    "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+    "PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/root",
     "KCFLAGS": "-g0",  # dkms strips what it is without
 }
+COMPILER = Path(__file__).with_name("gcc.sh")
 ARCHIVE = "/tmp/built.dkms.tar.gz"  # in a tree of this process's own
 LOG_LINES = 40
 
@@ -50,13 +51,18 @@ def main(config_path: str) -> int:
 
 
 def hurry(root: Path, makefile: Path) -> None:
-    """Halve the build time without changing the object code.
+    """Take two thirds of the build time away, for the same modules.
 
     NVIDIA's Kbuild expands the conftest flags recursively, so that make runs gcc again for each of the 300 conftests:
-    `:=` expands them once. The archive is unpacked again at once, so that fast compression does.
+    `:=` expands them once. Most of the rest is spent on reading headers, see ``gcc.sh``. The archive is unpacked again
+    at once, so that fast compression does.
     """
     text = makefile.read_text()
     makefile.write_text(text.replace("NV_CONFTEST_CFLAGS =\n", "NV_CONFTEST_CFLAGS :=\n"))
+    compiler = root / "usr/local/bin" / (root / "usr/bin/gcc").resolve().name
+    compiler.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(COMPILER, compiler)
+    compiler.chmod(0o755)
     (root / "etc/dkms/framework.conf.d").mkdir(parents=True, exist_ok=True)
     (root / "etc/dkms/framework.conf.d/quick.conf").write_text('compress_xz_opts="--check=crc32 -0 -T0"\n')
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 RESULT = "facts"
 WITHOUT_FACTS = "its answer has no facts"
-_AGAIN: Final = 2
+REACH: Final = "reach.yml"  # beside the playbook that gathers
 SILENT = "ansible returned nothing for it: is it still in the inventory?"
 
 
@@ -30,16 +30,22 @@ def gather_facts(
 ) -> Mapping[str, NodeFacts | Failure]:
     """Return the facts of every node of the request, in its order, or the node's failure.
 
-    Nodes for which Ansible did not read why ssh ended are asked again, up to twice: whoever reads it should know.
+    Nodes for which Ansible did not read why ssh ended are asked for nothing, which tells it, and then again.
 
     Raises RunError when Ansible could not run at all, CanceledError when it was interrupted.
     """
     answers = _ask(runner, request, observe, cancel)
-    for _ in range(_AGAIN):
-        if not (unread := tuple(node for node, answer in answers.items() if _is_unread(answer))):
-            break
-        answers = {**answers, **_ask(runner, replace(request, nodes=unread), observe, cancel)}
+    if unread := tuple(node for node, answer in answers.items() if _is_unread(answer)):
+        reach = replace(request, playbook=request.playbook.with_name(REACH), nodes=unread)
+        reached = _ask(runner, reach, observe, cancel)
+        answers |= {node: answer for node, answer in reached.items() if _is_unreachable(answer)}
+        if again := tuple(node for node in unread if not _is_unreachable(reached[node])):
+            answers |= _ask(runner, replace(request, nodes=again), observe, cancel)
     return answers
+
+
+def _is_unreachable(answer: NodeFacts | Failure) -> bool:
+    return isinstance(answer, Failure) and answer.status is Status.UNREACHABLE
 
 
 def _is_unread(answer: NodeFacts | Failure) -> bool:

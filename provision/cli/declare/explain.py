@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = "grapnel.dev/explain/v1alpha1"
 NEEDS_NAME: Final = frozenset({"pod", "claim"})  # `node` alone is a section of the declaration
+_THINGS: Final = {  # what else a person may have meant by no key, and by this one
+    "": "`grapnel explain pod NAMESPACE/NAME` says why a pod of a cluster has the GPUs that it has, or none;\n"
+    "`grapnel explain node NAME` why a node waits, or has what it has; `claim NAMESPACE/NAME` is for claims.",
+    "node": "`grapnel explain node NAME` says of a node of a cluster why it waits, or has what it has.",
+}
 _HEAD: Final = ("KEY", "VALUE", "SET BY", "INSTEAD OF")
 _PLAIN: Final = re.compile(r"[A-Za-z/][^\s:#,\[\]{}]*\Z")
 _WIDEST: Final = 60  # of a text: a key in armor has thousands of characters
@@ -73,7 +78,8 @@ def explain_key(asked: str) -> str:
         return "".join(_below_key("", known))
     if (found := {name.lower(): name for name in known}.get(key.lower())) is None:
         near = _near(key, list(known))
-        hint = f"did you mean {' or '.join(near)}?" if near else "`grapnel explain` lists the sections"
+        sections = f"`grapnel explain` lists the sections; of a node: `grapnel explain node {asked}`"
+        hint = f"did you mean {' or '.join(near)}?" if near else sections
         raise GrapnelError(f"the declaration has no key '{asked}'", hint=hint)
     return "".join((*_about(found, known[found], schema), *_below_key(found, known)))
 
@@ -123,6 +129,8 @@ def _below_key(key: str, known: Mapping[str, Mapping[str, Any]]) -> Iterator[str
     if below:
         costs = "`grapnel plan` shows what a change of it costs nodes"
         yield f"\n`grapnel explain {prefix}KEY` says more of one; {costs}.\n"
+    if key in _THINGS:
+        yield f"{_THINGS[key]}\n"
 
 
 def _walk(

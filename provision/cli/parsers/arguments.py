@@ -87,9 +87,10 @@ def _check(parser: argparse.ArgumentParser) -> None:
 
 
 def _explain(parser: argparse.ArgumentParser) -> None:
-    key = "such as driver.version (default: sections); `pod`, `node` and `claim`, with a name, are things of a cluster"
+    key = "of the declaration, such as driver.version (default: its sections); or `pod`, `node` or `claim`, with a name"
     parser.add_argument("key", nargs="?", default="", metavar="KEY", help=key)
-    parser.add_argument("name", nargs="?", metavar="NAME", help="of a pod or a claim, as NAMESPACE/NAME, or of a node")
+    thing = "of a thing in a cluster: `explain pod NAMESPACE/NAME`, `explain node NAME`, `explain claim NAMESPACE/NAME`"
+    parser.add_argument("name", nargs="?", metavar="NAME", help=thing)
     connection_arguments(parser)
     parser.set_defaults(no_cluster=False)
     debug_argument(parser)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,16 +13,16 @@ from provision.apply.model import Failure, Status
 from provision.apply.runner import AnsibleRunner
 from tests.provision.runner.stage import CLOSED, Stage
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 pytestmark = pytest.mark.functional
 
-# As the real one at a host key that has changed: it reads no input, says why, and ends. The first time the machine is
-# so busy that its end is seen later than that of its input.
+COLLECTION = Path(__file__).parents[3] / "playbooks"
+# As the real one at a host key that has changed: it reads no input, says why, and ends. The machine is so busy that its
+# end is seen later than that of its input.
 SSH = """#!/bin/sh
 case "$*" in *127.0.0.1*) ;; *) exit 0 ;; esac
-if mkdir {folder}/asked 2> /dev/null; then exec 0<&-; sleep 3; fi
+mkdir -p {folder}/asked
+exec 0<&-
+sleep 1
 echo "Host key verification failed." >&2
 exit 255
 """
@@ -33,6 +34,7 @@ def test_the_reason_is_known_although_ssh_takes_its_time_to_end(tmp_path: Path) 
     ssh.chmod(0o755)
     inventory = f"n1 {CLOSED} ansible_ssh_executable={ssh} ansible_python_interpreter=/usr/bin/python3\n"
     request = Stage(tmp_path).request("- ansible.builtin.ping:", inventory=inventory, nodes=("n1",))
+    request = replace(request, playbook=COLLECTION / "facts.yml")
 
     facts = gather_facts(AnsibleRunner(), request, lambda _event: None, threading.Event())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -67,6 +68,7 @@ def test_what_is_told(key: str, told: str) -> None:
         pytest.param("maxParallel", "did you mean rollout.maxParallel?", id="a key without its section"),
         pytest.param("rolout.maxUnavailable", "did you mean rollout.maxUnavailable", id="a misspelt section"),
         pytest.param("xyzzy", "`grapnel explain` lists the sections", id="no key of ours"),
+        pytest.param("gpu-07", "`grapnel explain node gpu-07`", id="perhaps a node"),
     ],
 )
 def test_an_unknown_key_is_told_with_the_nearest(key: str, near: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,6 +98,17 @@ def test_no_key_is_called_as_what_takes_a_name_and_a_node_without_one_is_a_secti
     assert NEEDS_NAME.isdisjoint(msgspec.to_builtins(StackSpec()))
     assert main(["explain", "node"]) == 0
     assert capsys.readouterr().out.startswith("spec.node: a mapping\n")
+
+
+@pytest.mark.parametrize("words", [[], ["node"], ["--help"]], ids=" ".join)
+def test_whoever_looks_finds_that_nodes_of_a_cluster_are_explained(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with contextlib.suppress(SystemExit):
+        main(["explain", *words])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "explain node NAME`" in told
+    assert words == ["node"] or "explain pod NAMESPACE/NAME`" in told
 
 
 def test_without_a_cluster_nobody_can_be_asked(

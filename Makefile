@@ -24,7 +24,7 @@ molecule:   ## set everything up and run the Molecule scenarios of all roles on 
 	@$(TASK) molecule
 quick:      ## the unit tests that take no time: half a minute
 	@$(TASK) quick
-check:      ## format, lint, types, import contracts, unit tests: about three minutes
+check:      ## format, lint, types, import contracts, unit tests: about five minutes
 	@$(TASK) check
 lab:        ## build what the lab needs, once
 	@$(TASK) lab

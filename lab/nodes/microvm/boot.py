@@ -61,10 +61,10 @@ def boot(
     """Boot with the files of ``given`` laid over the tree, run one command as root, and return what it printed.
 
     SELinux's policy is loaded and enforced before the command starts, in the kernel's own domain; of AppArmor no
-    profile is: a command takes those of ``/etc/apparmor.d`` that it needs. The kernel prints on a
-    console of its own, which ends what is returned where the command printed nothing. With ``secure_boot``, firmware
-    starts the kernel, and accepts what is signed by a certificate (DER) of ``enrolled`` as well. Raises CommandError for a machine
-    that has not switched itself off in time.
+    profile is: a command takes those of ``/etc/apparmor.d`` that it needs. The kernel prints on a console of its own,
+    which ends what is returned where the command printed nothing. With ``secure_boot``, firmware starts the kernel, and
+    accepts what is signed by a certificate (DER) of ``enrolled`` as well, of which there is one at least. Raises
+    CommandError for a machine that has not switched itself off in time.
     """
     with tempfile.TemporaryDirectory(prefix="grapnel-microvm-") as folder:
         start = Path(folder, "first/start")
@@ -72,7 +72,9 @@ def boot(
         start.write_text(_START.format(command=command, policy=_POLICIES[security]))
         start.chmod(0o755)
         archive = Path(folder, "initrd")
-        archive.write_bytes((secure_boot or system).first_root.read_bytes() + pack(given, "given") + pack(start.parent, "given"))
+        archive.write_bytes(
+            (secure_boot or system).first_root.read_bytes() + pack(given, "given") + pack(start.parent, "given")
+        )
         disk = f"file={system.disk},format=raw,if=virtio,snapshot=on"
         arguments = _ARGUMENTS.format(security=security)
         if secure_boot:

@@ -11,7 +11,7 @@ import shutil
 import struct
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lab.machine.command import CONTAINED, run
 from lab.machine.errors import LabError
@@ -20,6 +20,9 @@ from lab.machine.lock import locked
 from lab.machine.requirements import require_machine
 from lab.nodes.microvm.system import INIT, KERNEL, SUITE, System, fetch, only, write_first_root
 from lab.nodes.microvm.variables import write_variables
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 VERSION = "550.163.01"
 MODULES = ("nvidia", "nvidia-uvm")

@@ -33,7 +33,11 @@ OWNER = "Site: modules"
 SIGNERS = {"enrolled": OWNER, "stranger": "Somebody else", "namesake": OWNER}
 NOT_SIGNED = "unsigned"
 REFUSED = (NOT_SIGNED, "stranger", "namesake")
-FINDINGS = {NOT_SIGNED: "module-unsigned", "stranger": "signing-key-not-enrolled", "namesake": "signing-key-not-enrolled"}
+FINDINGS = {
+    NOT_SIGNED: "module-unsigned",
+    "stranger": "signing-key-not-enrolled",
+    "namesake": "signing-key-not-enrolled",
+}
 LOGS = {
     NOT_SIGNED: "Loading of unsigned module is rejected",
     "stranger": "Loading of module with unavailable key is rejected",

@@ -88,9 +88,9 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         candidate.mkdir(parents=True)
         (candidate / "key_id").write_text(key_ids.get(name, ""))
         for module in secure_boot.modules.glob("nvidia*.ko"):
-            copied = shutil.copy(module, candidate)
+            shutil.copy(module, candidate)
             if name != NOT_SIGNED:
-                sign(copied, keys, name)
+                sign(candidate / module.name, keys, name)
     shutil.copy(secure_boot.modules / "efivarfs.ko", given)
     shutil.copy(GUEST, given / "guest.py")
     ignored = shutil.ignore_patterns("__pycache__")

@@ -166,7 +166,7 @@ def lab_stages(session: Session) -> list[Stage]:
         *cluster_stages(session),
         *_go_stages(session, "runc", "crio", "kubeconform", "kwok"),
         session.python("kernel modules of the driver", "-m", "lab.modules", "trixie", cores=2),
-        session.python("virtual machine with SELinux", "-m", "lab.nodes.microvm", beside=True),
+        session.python("virtual machines with SELinux and Secure Boot", "-m", "lab.nodes.microvm", beside=True),
         session.python("emulated machine of aarch64", "-m", "lab.nodes.emulated", beside=True),
         *(session.python(f"package sources {name}", "-m", "lab", "sources", name) for name in systems),
         *controller_stages(session),

@@ -247,6 +247,7 @@ def test_what_cannot_be_loaded_again_is_told_and_made_up_for_by_the_next_run(mac
 def test_a_module_that_cannot_be_loaded_is_told_in_the_kernel_s_words(machine: Machine) -> None:
     kernel = Kernel(machine, OLD, NEW, service=True)
     kernel.broken = {"nvidia"}
+    machine.teach("modinfo /nvidia.ko", "signer: Somebody\n")
 
     with pytest.raises(KernelModuleError) as raised:
         exchange(machine)
@@ -261,6 +262,15 @@ def test_a_module_that_cannot_be_loaded_is_told_in_the_kernel_s_words(machine: M
     exchange(machine, OLD)  # the way back
     assert kernel.loaded == dict.fromkeys(ALL, OLD)
     assert kernel.service_runs
+
+
+def test_a_module_that_nobody_signed_is_told_from_one_whose_signer_is_not_known(machine: Machine) -> None:
+    kernel = Kernel(machine, OLD, NEW, service=True)
+    kernel.broken = {"nvidia"}
+    machine.teach("modinfo /nvidia.ko", "version: 550.163.01\n")
+
+    with pytest.raises(KernelModuleError, match=r"Key was rejected by service \(it is not signed"):
+        exchange(machine)
 
 
 def test_a_module_that_was_loaded_before_and_cannot_be_again_is_a_failure(machine: Machine) -> None:

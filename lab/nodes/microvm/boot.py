@@ -14,6 +14,7 @@ from lab.machine.errors import LabError
 from lab.nodes.microvm.archive import pack
 
 if TYPE_CHECKING:
+    from lab.nodes.microvm.secureboot import SecureBoot
     from lab.nodes.microvm.system import System
 
 MEMORY_MIB = 1024
@@ -52,14 +53,22 @@ _POLICIES = {
 
 
 def boot(
-    system: System, given: Path, command: str, *, timeout_s: float, security: Literal["selinux", "apparmor"] = "selinux"
+    system: System,
+    given: Path,
+    command: str,
+    *,
+    timeout_s: float,
+    security: Literal["selinux", "apparmor"] = "selinux",
+    secure_boot: SecureBoot | None = None,
+    enrolled: tuple[Path, ...] = (),
 ) -> str:
     """Boot with the files of ``given`` laid over the tree, run one command as root, and return what it printed.
 
     SELinux's policy is loaded and enforced before the command starts, in the kernel's own domain; of AppArmor no
-    profile is: a command takes those of ``/etc/apparmor.d`` that it needs. The kernel prints on a
-    console of its own, which ends what is returned where the command printed nothing. Raises CommandError for a machine
-    that has not switched itself off in time.
+    profile is: a command takes those of ``/etc/apparmor.d`` that it needs. The kernel prints on a console of its own,
+    which ends what is returned where the command printed nothing. With ``secure_boot``, firmware starts the kernel, and
+    accepts what is signed by a certificate (DER) of ``enrolled`` as well, of which there is one at least. Raises
+    CommandError for a machine that has not switched itself off in time.
     """
     with tempfile.TemporaryDirectory(prefix="grapnel-microvm-") as folder:
         start = Path(folder, "first/start")
@@ -67,10 +76,16 @@ def boot(
         start.write_text(_START.format(command=command, policy=_POLICIES[security]))
         start.chmod(0o755)
         archive = Path(folder, "initrd")
-        archive.write_bytes(system.first_root.read_bytes() + pack(given, "given") + pack(start.parent, "given"))
+        archive.write_bytes(
+            (secure_boot or system).first_root.read_bytes() + pack(given, "given") + pack(start.parent, "given")
+        )
         disk = f"file={system.disk},format=raw,if=virtio,snapshot=on"
         arguments = _ARGUMENTS.format(security=security)
-        machine = ["-kernel", str(system.kernel), "-initrd", str(archive), "-append", arguments, "-drive", disk]
+        if secure_boot:
+            start_up = secure_boot.arguments(enrolled, Path(folder), archive, arguments)
+        else:
+            start_up = ["-kernel", str(system.kernel), "-initrd", str(archive), "-append", arguments]
+        machine = ["-drive", disk, *start_up]
         console = Path(folder, "console")
         lines = ["-serial", f"file:{console}", "-serial", "stdio"]
         said = run([*DYING, *_QEMU, *lines, *machine], timeout_s=timeout_s).stdout

@@ -40,7 +40,7 @@ DISK_SIZE = "512M"
 UNUSED = ("/usr/share/doc", "/usr/share/man", "/usr/share/locale", "/usr/share/selinux", "/var/lib/apt/lists", "/boot")
 _TIMEOUT_S = 900.0
 # The disk's driver is a module. What a test has put into the archive goes over the tree; `/start` is its program.
-_INIT = """#!/bin/busybox sh
+INIT = """#!/bin/busybox sh
 b=/bin/busybox
 $b mount -t devtmpfs dev /dev
 $b insmod /virtio_blk.ko
@@ -81,7 +81,7 @@ class System:
 def ensure() -> System:
     """Return the system, building it if it is not in the cache (a minute, 120 MB to fetch). Raises LabError."""
     home = cache_dir() / "microvm"
-    system = System(home / f"{SUITE}-{content_key(SUITE, *PACKAGES, KERNEL, *POLICY, *UNUSED, DISK_SIZE, _INIT)}")
+    system = System(home / f"{SUITE}-{content_key(SUITE, *PACKAGES, KERNEL, *POLICY, *UNUSED, DISK_SIZE, INIT)}")
     if system.folder.is_dir():
         return system
     require_machine()
@@ -96,10 +96,10 @@ def _build(system: System) -> None:
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     unfinished, kernel = System(partial), partial / "kernel"
-    _fetch(kernel, "extract", KERNEL)
-    _fetch(unfinished.tree, "minbase", ",".join(PACKAGES))
-    shutil.copy(_only(kernel, "boot/vmlinuz-*"), unfinished.kernel)
-    _write_first_root(unfinished, kernel)
+    fetch(kernel, "extract", KERNEL)
+    fetch(unfinished.tree, "minbase", ",".join(PACKAGES))
+    shutil.copy(only(kernel, "boot/vmlinuz-*"), unfinished.kernel)
+    write_first_root(unfinished.first_root, unfinished.tree, kernel)
     shutil.rmtree(kernel)
     _reduce_policy(unfinished.tree)
     label(unfinished.tree)
@@ -107,26 +107,29 @@ def _build(system: System) -> None:
     partial.rename(system.folder)
 
 
-def _fetch(folder: Path, variant: str, packages: str) -> None:
+def fetch(folder: Path, variant: str, packages: str) -> None:
+    """Make a tree of packages with a variant of mmdebstrap's; ``extract`` only unpacks them. Raises LabError."""
     arguments = [f"--variant={variant}", "--mode=root", "--format=directory", f"--include={packages}"]
     arguments += [f"--aptopt={option}" for option in carried_options()]
     sources = find_mirrors().source_lines(SUITE)
     run([*CONTAINED, "mmdebstrap", *arguments, SUITE, str(folder), *sources], timeout_s=_TIMEOUT_S)
 
 
-def _write_first_root(system: System, kernel: Path) -> None:
-    root = system.folder / "first"
+def write_first_root(archive: Path, tree: Path, kernel: Path) -> None:
+    """Write the archive that a kernel starts with, from the folder with its unpacked package."""
+    root = archive.with_name("first")
     for folder in ("bin", "dev", "newroot", "given"):
         (root / folder).mkdir(parents=True)
-    shutil.copy(system.tree / "usr/bin/busybox", root / "bin/busybox")
-    (root / "virtio_blk.ko").write_bytes(lzma.decompress(_only(kernel, "**/virtio_blk.ko.xz").read_bytes()))
-    (root / "init").write_text(_INIT)
+    shutil.copy(tree / "usr/bin/busybox", root / "bin/busybox")
+    (root / "virtio_blk.ko").write_bytes(lzma.decompress(only(kernel, "**/virtio_blk.ko.xz").read_bytes()))
+    (root / "init").write_text(INIT)
     (root / "init").chmod(0o755)
-    system.first_root.write_bytes(pack(root))
+    archive.write_bytes(pack(root))
     shutil.rmtree(root)
 
 
-def _only(folder: Path, pattern: str) -> Path:
+def only(folder: Path, pattern: str) -> Path:
+    """Return the one file of a pattern; raises LabError."""
     found = list(folder.glob(pattern))
     if len(found) != 1:
         raise LabError(f"{KERNEL} of {SUITE} has {len(found)} files {pattern} instead of one")

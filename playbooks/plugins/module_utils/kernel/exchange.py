@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.kernel import services as driver_services
 from ansible_collections.grapnel.node.plugins.module_utils.kernel.modprobe import (
+    describe_module,
     is_loaded,
     load,
     loaded_at_boot,
     loaded_version,
+    module_file,
     unload,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import RELOAD_MARK
@@ -37,6 +39,7 @@ _KEY_HINT = (
     " (the kernel does not have the certificate of whoever signed it: compare `modinfo -F signer nvidia` with "
     "`mokutil --list-enrolled`)"
 )
+_UNSIGNED_HINT = " (it is not signed, and the kernel accepts signed modules only: declare driver.signing)"
 _LET_GO_S = 5.0  # a process that has just been stopped may still be closing what it had open
 _POLL_S = 0.1
 
@@ -133,7 +136,7 @@ def load_all(host: Host, before: Before, version: str) -> None:
     """Load a version of the driver's module, and the others that were loaded; raises `KernelModuleError`."""
     complaint = "" if is_loaded(host, _NVIDIA) else load(host, _NVIDIA)
     if complaint:
-        hint = _KEY_HINT if any(words in complaint for words in _KEY_REFUSED) else ""
+        hint = _key_hint(host) if any(words in complaint for words in _KEY_REFUSED) else ""
         raise KernelModuleError(f"kernel module {version} cannot be loaded, so none is loaded now: {complaint}{hint}")
     found = loaded_version(host, _NVIDIA)
     if found != version:
@@ -145,6 +148,13 @@ def load_all(host: Host, before: Before, version: str) -> None:
     if _NVIDIA not in before.modules:  # it is new here: have what the next boot would have
         for name in loaded_at_boot(host, _DISPLAY):
             load(host, name)  # containers that compute do without
+
+
+def _key_hint(host: Host) -> str:
+    """Tell why the kernel refused the driver's key: it has the same error for a module that nobody signed."""
+    file = module_file(host, _NVIDIA)
+    fields = describe_module(host, file) if file else {}
+    return _UNSIGNED_HINT if fields and not fields.get("signer") else _KEY_HINT
 
 
 def write_mark(host: Host, before: Before) -> None:

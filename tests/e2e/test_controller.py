@@ -64,7 +64,6 @@ def node(
     cluster.kubectl(["label", "node", chosen.name, f"{POOL}-"])
     gone = [f"grapnel.dev/{name}-" for name in ("as-declared", "failed")]
     cluster.kubectl(["annotate", "node", chosen.name, *gone])
-    controller_image.remove(chosen)
     stage.wait_until_settled(chosen)
 
 

@@ -92,7 +92,6 @@ def node(
         own.parent.mkdir(exist_ok=True)
         own.write_text(json.dumps(declaration(chosen.engine)))
         stack.callback(declare_as_others)
-        stack.enter_context(controller_image.removed(chosen))
         controller_image.load(chosen)
         # The pod waits for the node, and has it as soon as the service ends.
         stack.enter_context(daemonset.installed(Cluster(NAME), stage, chosen))

@@ -64,7 +64,9 @@ def declaration(engine: str) -> dict[str, Any]:
     return {"grapnel_stack": {"node": node, "plugin": {"daemon": "daemonset"}, "runtime": {"engine": engine}}}
 
 
-@pytest.fixture(scope="module", params=["containerd", "crio"])
+# With containerd, every run has the daemon in a pod through a change of driver (test_controller_upgrade), and claims of
+# a service (test_claims).
+@pytest.fixture(scope="module", params=[pytest.param("containerd", marks=pytest.mark.long), "crio"])
 def node(
     request: pytest.FixtureRequest, stage: Stage, lab_nodes: tuple[LabNode, ...], operator: Operator
 ) -> Iterator[LabNode]:

@@ -50,12 +50,6 @@ def load_image(node: Node, archive: Path, reference: str, *, is_crio: bool) -> N
         place.unlink()
 
 
-def remove_image(node: Node, reference: str, *, is_crio: bool) -> None:
-    """Take an image from a node, where it is there."""
-    delete_crio = [*SKOPEO, "delete", f"containers-storage:{reference}"]
-    node.run(delete_crio if is_crio else ["ctr", "-n", "k8s.io", "images", "remove", reference], check=False)
-
-
 def pool(cluster: Cluster) -> tuple[str, ...]:
     """Return the nodes that a stack can have: those with the engine that a declaration has by default."""
     return tuple(node.name for node in cluster.spec.nodes if node.engine is not Engine.CRIO)

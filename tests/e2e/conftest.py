@@ -78,7 +78,7 @@ def lab_stage(api: Api, cluster: Cluster, folder: Path) -> Stage:
     inside = {node.name: LabNode(node, units[node.name]) for node in cluster.site.nodes()}
     operator = Operator(folder, cluster.kubeconfig)
     operator.declare(next(iter(inside.values())).module_version())
-    operator.converge_fleet()
+    operator.converge()
     for_each(inside.values(), Stage(api, (), operator).wait_until_settled)
     return Stage(api, find_gpu_nodes(api, inside, len(inside)), operator)
 

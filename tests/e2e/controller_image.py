@@ -9,12 +9,11 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
-from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from lab.cluster.controller import load_image, remove_image
+from lab.cluster.controller import load_image
 from lab.machine.folders import cache_dir
 from lab.machine.lock import locked
 from provision import __version__
@@ -24,8 +23,6 @@ from tasks.progress import Progress
 from tasks.release.wheel import build_wheel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.e2e.stage import LabNode
 
 PAYLOAD = Path(__file__).parents[2] / "dist" / "payload"
@@ -34,6 +31,7 @@ REFERENCE = f"{REGISTRY}/grapnel:{__version__}"
 LOCK_WAIT_S = 600.0
 _BUILT: list[Path] = []
 _BUILDING = Lock()
+_LOADED: set[str] = set()  # nodes
 
 
 def archive() -> Path:
@@ -52,18 +50,7 @@ def archive() -> Path:
 
 
 def load(node: LabNode) -> None:
-    """Import the image into the engine of a node."""
-    load_image(node.node, archive(), REFERENCE, is_crio=node.engine == "crio")
-
-
-def remove(node: LabNode) -> None:
-    """Take the image from a node."""
-    remove_image(node.node, REFERENCE, is_crio=node.engine == "crio")
-
-
-@contextmanager
-def removed(*nodes: LabNode) -> Iterator[None]:
-    """Take the image from nodes afterwards."""
-    yield
-    for node in nodes:
-        remove(node)
+    """Have the image in the engine of a node, where it stays for later tests."""
+    if node.name not in _LOADED:
+        load_image(node.node, archive(), REFERENCE, is_crio=node.engine == "crio")
+        _LOADED.add(node.name)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.e2e.stage import LabNode
+
 OLD, NEW = "535.261.03", "535.309.01"
 APPLY_TIMEOUT_S = 900.0
 VERB_TIMEOUT_S = 60.0
@@ -108,7 +110,7 @@ class Operator(Controller):
             check=False,
         )
 
-    def converge_fleet(self) -> None:
-        """Apply, and hold it to success."""
-        done = self.apply()
+    def converge(self, *nodes: LabNode) -> None:
+        """Apply to these nodes, without any to all of them, and hold it to success."""
+        done = self.apply(*(node.name for node in nodes))
         assert done.returncode == 0, done.stdout

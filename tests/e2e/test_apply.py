@@ -36,7 +36,7 @@ def test_a_second_apply_changes_nothing(
 ) -> None:
     before = for_each(lab_nodes, lambda node: fingerprint(node.node))
 
-    operator.converge_fleet()
+    operator.converge()
 
     assert for_each(lab_nodes, lambda node: fingerprint(node.node)) == before
     assert {name: room.identities(name) for name in workers} == workers
@@ -55,7 +55,7 @@ def test_an_engine_that_apply_restarts_keeps_its_pods(
     for path in drop_ins.values():
         path.unlink()
 
-    operator.converge_fleet()
+    operator.converge()
 
     assert {name: path.read_text() for name, path in drop_ins.items()} == texts
     for node in lab_nodes:

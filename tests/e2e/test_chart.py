@@ -93,9 +93,7 @@ def bare(lab_nodes: tuple[LabNode, ...], stage: Stage, operator: Operator) -> It
     done = operator.grapnel("remove", chosen.name, "--yes", "--kubeconfig", str(operator.kubeconfig))
     assert done.returncode == 0, done.stdout + done.stderr
     yield chosen
-    with controller_image.removed(*lab_nodes):
-        applied = operator.apply(chosen.name)
-        assert applied.returncode == 0, applied.stdout
+    operator.converge(chosen)
     stage.wait_until_settled(chosen)
 
 

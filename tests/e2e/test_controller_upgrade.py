@@ -39,6 +39,7 @@ ROLLOUT = {
     "soakMinutes": 0,
     "waitFor": {"podSelector": "app=train"},
 }
+TOGETHER = "maxUnavailable: 2\nmaxParallel: 2\n"  # both go back, in the time of one
 MAPPED = """\
 import glob
 for process in glob.glob("/proc/[0-9]*"):
@@ -66,12 +67,12 @@ def nodes(
         cluster.kubectl(["label", "node", node.name, f"{POOL}-"])
         gone = [f"grapnel.dev/{name}-" for name in ("as-declared", "failed")]
         cluster.kubectl(["annotate", "node", node.name, *gone])
-        controller_image.remove(node)
     version = version_of(stage, lab_nodes[2:])
-    for_each(lab_nodes, lambda node: node.node.install_module(version))
+    for_each(pools.values(), lambda node: node.node.install_module(version))
+    operator.declare(version, TOGETHER)
+    operator.converge(*pools.values())
     operator.declare(version)
-    operator.converge_fleet()
-    for_each(lab_nodes, stage.wait_until_settled)
+    for_each(pools.values(), stage.wait_until_settled)
 
 
 def version_of(stage: Stage, nodes: tuple[LabNode, ...]) -> str:

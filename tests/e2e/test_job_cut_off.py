@@ -20,7 +20,7 @@ from tests.e2e.fleet import DRIVER, driver_state, look, other_version
 from tests.e2e.test_controller import POOL, STACK, controller
 from tests.e2e.test_controller_upgrade import END_S, declare, is_done, phase_of, status, version_of
 from tests.e2e.test_upgrade import CUDA_OUT_OF_MEMORY
-from tests.e2e.waiting import for_each, wait_for
+from tests.e2e.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,12 +60,11 @@ def node(lab_nodes: tuple[LabNode, ...], stage: Stage, cluster: Cluster, operato
     yield node
     cluster.kubectl(["label", "node", node.name, f"{POOL}-"])
     cluster.kubectl(["annotate", "node", node.name, "grapnel.dev/as-declared-", "grapnel.dev/failed-"])
-    controller_image.remove(node)
     version = version_of(stage, lab_nodes[1:])
-    for_each(lab_nodes, lambda each: each.node.install_module(version))
+    node.node.install_module(version)
     operator.declare(version)
-    operator.converge_fleet()
-    for_each(lab_nodes, stage.wait_until_settled)
+    operator.converge(node)
+    stage.wait_until_settled(node)
 
 
 @dataclass(frozen=True)

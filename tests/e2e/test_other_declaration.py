@@ -64,7 +64,9 @@ def declaration(engine: str) -> dict[str, Any]:
     return {"grapnel_stack": {"node": node, "plugin": {"daemon": "daemonset"}, "runtime": {"engine": engine}}}
 
 
-@pytest.fixture(scope="module", params=["containerd", "crio"])
+# With containerd, every run has the daemon in a pod through a change of driver (test_controller_upgrade), and claims of
+# a service (test_claims).
+@pytest.fixture(scope="module", params=[pytest.param("containerd", marks=pytest.mark.long), "crio"])
 def node(
     request: pytest.FixtureRequest, stage: Stage, lab_nodes: tuple[LabNode, ...], operator: Operator
 ) -> Iterator[LabNode]:
@@ -92,7 +94,6 @@ def node(
         own.parent.mkdir(exist_ok=True)
         own.write_text(json.dumps(declaration(chosen.engine)))
         stack.callback(declare_as_others)
-        stack.enter_context(controller_image.removed(chosen))
         controller_image.load(chosen)
         # The pod waits for the node, and has it as soon as the service ends.
         stack.enter_context(daemonset.installed(Cluster(NAME), stage, chosen))

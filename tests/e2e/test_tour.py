@@ -101,8 +101,9 @@ def person(
         cluster.kubectl(["uncordon", name])
     cluster.kubectl(["delete", "-f", str(tmp_path / "serve.yaml"), "--ignore-not-found", "--wait"])
     heal(cluster.site.node(tour.failing))
-    operator.converge_fleet()
-    for_each(lab_nodes, stage.wait_until_settled)
+    changed = [node for node in lab_nodes if node.name in group["hosts"]]
+    operator.converge(*changed)
+    for_each(changed, stage.wait_until_settled)
 
 
 @pytest.fixture
@@ -110,20 +111,19 @@ def stack_person(lab_nodes: tuple[LabNode, ...], stage: Stage, operator: Operato
     """A person with a kubeconfig and a GpuStack of both nodes; the stage is as before afterwards."""
     cluster, tour = Cluster(NAME), both(lab_nodes)
     nodes = (*tour.upgraded, tour.failing)
-    with controller_image.removed(*lab_nodes):
-        try:
-            install(cluster, controller_image.archive(), nodes)
-            apply_stack(cluster, write_stack(cluster, tmp_path, tour))
-            yield Person(render_settings(cluster, tmp_path))
-        finally:
-            heal(cluster.site.node(tour.failing))
-            cluster.kubectl(["delete", "deployment,poddisruptionbudget", "serve", "--ignore-not-found", "--wait"])
-            uninstall(cluster)
+    try:
+        install(cluster, controller_image.archive(), nodes)
+        apply_stack(cluster, write_stack(cluster, tmp_path, tour))
+        yield Person(render_settings(cluster, tmp_path))
+    finally:
+        heal(cluster.site.node(tour.failing))
+        cluster.kubectl(["delete", "deployment,poddisruptionbudget", "serve", "--ignore-not-found", "--wait"])
+        uninstall(cluster)
     cluster.kubectl(["delete", "crd", "gpustacks.grapnel.dev", "--ignore-not-found"])
     cluster.kubectl(["label", "nodes", *nodes, f"{POOL}-"])
     cluster.kubectl(["annotate", "nodes", *nodes, *MARKS])
-    operator.converge_fleet()
-    for_each(lab_nodes, stage.wait_until_settled)
+    operator.converge(*lab_nodes[:2])
+    for_each(lab_nodes[:2], stage.wait_until_settled)
 
 
 def both(lab_nodes: tuple[LabNode, ...]) -> Tour:

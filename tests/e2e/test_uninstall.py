@@ -142,10 +142,9 @@ def site(
         cluster.kubectl(left)
     node.node.install_module(version)
     wait_for("a lease that nobody gave back has run out", lambda: not IS_AT_WORK.search(status(operator, tmp_path)))
-    with controller_image.removed(*lab_nodes):
-        operator.declare(version)
-        operator.converge_fleet()
-    for_each(lab_nodes, stage.wait_until_settled)
+    operator.declare(version)
+    operator.converge(node)
+    stage.wait_until_settled(node)
 
 
 def test_the_chart_goes_with_nothing_in_flight_or_not_at_all_and_comes_back(site: Site, operator: Operator) -> None:

@@ -133,15 +133,7 @@ def machine(request: pytest.FixtureRequest, stage: Stage, tmp_path: Path) -> Ite
             cluster.site.remove(case.node.name)
 
 
-# Of Rocky, every run has the driver (test_offline) and CRI-O's own package (test_engine_sources) on booted nodes, and
-# CRI-O below a real kubelet on a node of this cluster.
-CASES = [
-    pytest.param(UBUNTU, id="ubuntu2404-containerd.io"),
-    pytest.param(ROCKY, id="rocky9-cri-o", marks=pytest.mark.long),
-]
-
-
-@pytest.mark.parametrize("machine", CASES, indirect=True)
+@pytest.mark.parametrize("machine", [UBUNTU, ROCKY], indirect=True, ids=["ubuntu2404-containerd.io", "rocky9-cri-o"])
 def test_a_machine_without_an_engine_becomes_a_node_and_keeps_the_engine_alone(machine: Machine, room: Room) -> None:
     (former, new), (engine, *others) = machine.case.drivers, machine.case.engines
     before = take_snapshot(machine.node)

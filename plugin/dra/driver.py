@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from plugin.dra.cluster_api import ClusterApi
 from plugin.dra.devices import DRIVER
@@ -23,49 +23,56 @@ if TYPE_CHECKING:
     from plugin.settings.node_config import NodeConfig
 
 
-class ClaimDriver:
-    """Of one configuration. Made and used in the event loop.
+class DriverContext(NamedTuple):
+    """What a driver of claims gets of the daemon.
 
-    `where` is through which API, and as which Node, it publishes; `folder`, in the state folder, has its claims,
-    `cdi_file` is what engines read. `prepared` hears of each new claim, `changed` that claims have come or gone,
-    `registered` that a kubelet took the driver, `report` what it waits for. `named`, `noted`: see `ClaimService`.
+    `where` is through which API, and as which Node, it publishes. `prepared` hears of each new claim, `changed` that
+    claims have come or gone, `registered` that a kubelet took the driver, `report` what it waits for.
     """
+
+    config: NodeConfig
+    where: Published
+    logger: Logger
+    environment: Mapping[str, str]
+    registered: Callable[[], None]
+    prepared: Callable[[Record], None] = lambda _record: None
+    changed: Callable[[], None] = lambda: None
+    report: Callable[[str], None] = lambda _waits: None
+
+
+class ClaimDriver:
+    """Of one configuration. Made and used in the event loop. `named`, `noted`: see `ClaimService`."""
+
+    driver: ClassVar[str] = DRIVER  # its name for the kubelet and in slices
+    folder: ClassVar[str] = FOLDER  # of the state folder: has its claims
+    cdi_file: ClassVar[str]  # what engines read
 
     def __init__(
         self,
-        config: NodeConfig,
-        where: Published,
-        logger: Logger,
+        context: DriverContext,
         *,
-        environment: Mapping[str, str],
-        cdi_file: str,
-        prepared: Callable[[Record], None],
-        changed: Callable[[], None],
-        registered: Callable[[], None],
-        driver: str = DRIVER,
-        folder: str = FOLDER,
-        report: Callable[[str], None] = lambda _waits: None,
         named: Callable[[Record], tuple[api.Device, ...]] | None = None,
         noted: Callable[[Record], Record] = lambda record: record,
     ) -> None:
+        config, where, logger, environment = context[:4]
+        driver = self.driver
         self._config = config
         self._where = where
         self._log = logger
-        self._driver = driver
-        self._on_registered = registered
-        self.prepared = prepared
-        self.changed = changed
-        self._cdi = CdiFile(config.cdi_folder / cdi_file)
+        self._on_registered = context.registered
+        self.prepared = context.prepared
+        self.changed = context.changed
+        self._cdi = CdiFile(config.cdi_folder / self.cdi_file)
         self._api = ClusterApi(where.api, environment)
         self._health = Health()
-        self.store = ClaimStore(config.state_folder, logger, folder)
+        self.store = ClaimStore(config.state_folder, logger, self.folder)
         self.store.load()
         self.devices: dict[str, DraDevice] = {}
         self.service = ClaimService(
             self, self.store, self._health, self._read_claim, logger, driver=driver, named=named, noted=noted
         )
         self._registration = Registration(
-            config.kubelet_root, self.service.methods(), self._registered, report, logger, driver=driver
+            config.kubelet_root, self.service.methods(), self._registered, context.report, logger, driver=driver
         )
         self._slices = SliceKeeper(
             where.node, where.api, environment, lambda: self._registration.is_registered, logger, driver=driver
@@ -75,9 +82,9 @@ class ClaimDriver:
     def problem(self, *, is_offered: bool) -> str:
         """Return why claims cannot be given what was shown last, or still can where nothing is offered; "" when so."""
         if is_offered and not self._registration.is_registered:
-            return f"the kubelet has not taken the driver {self._driver}"
+            return f"the kubelet has not taken the driver {self.driver}"
         why = self._slices.problem
-        return why if self._driver == DRIVER or not why else f"{self._driver}: {why}"
+        return why if self.driver == DRIVER or not why else f"{self.driver}: {why}"
 
     def prepare(self) -> None:
         """Have the CDI file say what there is, and be there; raises ClaimError."""

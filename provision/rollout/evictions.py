@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from provision.rollout.decision.leaving import has_to_leave
+from provision.rollout.decision.drain import has_to_leave
 from provision.rollout.interface.cluster import EvictionOutcome
 
 if TYPE_CHECKING:

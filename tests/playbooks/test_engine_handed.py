@@ -10,32 +10,21 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.engines import handed, packages
 from ansible_collections.grapnel.node.plugins.module_utils.engines.handed import HOME, find_kept, forget_handed
-from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import (
+from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import install
+from ansible_collections.grapnel.node.plugins.module_utils.engines.staged import HANDED, read_engine_staged
+from ansible_collections.grapnel.node.plugins.module_utils.engines.staging import (
     EnginePackageError,
     find_arrival,
-    install,
     stage,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.engines.staged import HANDED, read_engine_staged
 from ansible_collections.grapnel.node.plugins.module_utils.engines.trial import PLAIN, TrialError
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock
-from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import (
-    InstalledPackage,
-    PackageError,
-    Rehearsal,
-)
-from ansible_collections.grapnel.node.plugins.module_utils.packages.source import SourceError
 from ansible_collections.grapnel.node.plugins.modules import engine_packages
 
+from tests.playbooks.engine_manager import Packages, use
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
-    from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import Transaction
-    from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Offered, Request
-
     from tests.playbooks.fakes import Machine
 
 ENGINE, RUNC = "containerd.io", "runc"
@@ -43,59 +32,13 @@ IDENTIFIER = "0123456789ab"
 
 
 @dataclass
-class Manager:
-    """A package manager whose package files say of themselves ``name version``; those are what it installs."""
-
-    name: str = "dnf"
-    there: dict[str, str] = field(default_factory=dict)
-    held_names: tuple[str, ...] = ()
-    obsoleted: tuple[str, ...] = ()
-    done: list[dict[str, str]] = field(default_factory=list)
-
-    def installed(self, _host: Host, names: Collection[str]) -> dict[str, InstalledPackage]:
-        return {name: InstalledPackage(self.there[name], False) for name in names if name in self.there}
-
-    def describe(self, host: Host, files: Sequence[str]) -> dict[str, tuple[str, str]]:
-        said = {file: host.path(file).read_text().split() for file in files}
-        if broken := [file for file, words in said.items() if len(words) != 2]:
-            raise PackageError(f"{broken[0]} is not an RPM package")
-        return {file: (name, version) for file, (name, version) in said.items()}
-
-    def rehearse(self, host: Host, transaction: Transaction) -> Rehearsal:
-        found = dict(self.describe(host, transaction.files).values())
-        return Rehearsal({n: v for n, v in found.items() if self.there.get(n) != v}, obsoleted=self.obsoleted)
-
-    def apply(self, host: Host, transaction: Transaction, _clock: Clock) -> None:
-        self.done.append(dict(self.describe(host, transaction.files).values()))
-        self.there |= self.done[-1]
-
-    def held(self, _host: Host, names: Collection[str]) -> set[str]:
-        return {*self.held_names} & {*names}
-
-
-class Source:
-    """Reaches nothing: of files that are given, it takes those that the machine lacks or has in another version."""
-
-    def choose(self, _host: Host, request: Request, files: Offered, _scratch: str) -> tuple[str, ...]:
-        return tuple(
-            file
-            for file, (name, version) in files.described.items()
-            if name in request.packages or files.installed.get(name) != version
-        )
-
-    def rehearse_return(self, *_: object) -> tuple[set[str], set[str]]:
-        return {ENGINE, RUNC}, set()
-
-    def resolve(self, *_: object) -> None:
-        raise SourceError("source-unreachable", "nothing answers", "use a bundle")
-
-
-@dataclass
 class Node:
     """A machine to which packages are handed over, and whose engine is looked at after each exchange."""
 
     machine: Machine
-    manager: Manager = field(default_factory=Manager)
+    manager: Packages = field(
+        default_factory=lambda: Packages({}, unreachable=True, back=({ENGINE, RUNC}, set()), name="dnf")
+    )
     looks: list[TrialError] = field(default_factory=list)
 
     def hand(self, *described: str, digest: str = "") -> None:
@@ -121,12 +64,7 @@ def node(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Node:
     made = Node(machine)
     machine.teach("systemctl daemon-reload")
     machine.teach("systemctl reset-failed containerd.service")
-    monkeypatch.setattr(packages, "find_manager", lambda _host: made.manager)
-    for each in (packages, handed):
-        monkeypatch.setattr(each, "find_source", lambda _name: Source())
-    monkeypatch.setattr(packages, "unit_state", lambda *_: SimpleNamespace(is_active=ENGINE in made.manager.there))
-    monkeypatch.setattr(packages, "apply_changes", lambda *_, **__: None)
-    monkeypatch.setattr(packages, "try_containers", lambda *_: made.look())
+    use(monkeypatch, made.manager, made.look, ENGINE)
     return made
 
 
@@ -208,7 +146,7 @@ def test_a_kept_file_that_is_damaged_leads_nowhere_and_stops_no_exchange(node: N
     words = stage(node.machine.host, find_arrival(node.machine.host, {ENGINE: "2.4.2-1"}, IDENTIFIER))
     node.bring("2.4.2-1")
 
-    assert words == f"if {ENGINE} 2.4.2-1 does not work here, the way back is not sure: nothing answers"
+    assert words == f"if {ENGINE} 2.4.2-1 does not work here, the way back is not sure: no route to the mirror"
     assert sorted(path.read_text() for path in kept.glob("*.rpm")) == [f"{ENGINE} 2.4.2-1", f"{RUNC} 1.3-1"]
 
 
@@ -234,10 +172,10 @@ def test_what_others_hold_or_run_with_is_left_alone(node: Node) -> None:
     node.manager.there = {RUNC: "1.2-1"}
     node.hand(f"{ENGINE} 2.2.1-1", f"{RUNC} 1.3-1")
 
-    node.manager.held_names = (RUNC,)
+    node.manager.held_ones = {RUNC}
     with pytest.raises(EnginePackageError, match="would change runc, which is held"):
         node.bring("2.2.1-1")
-    node.manager.held_names, node.manager.obsoleted = (), (RUNC,)
+    node.manager.held_ones, node.manager.obsoleted = set(), (RUNC,)
     with pytest.raises(EnginePackageError, match="would take runc off this machine"):
         node.bring("2.2.1-1")
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.engines import packages
+from ansible_collections.grapnel.node.plugins.module_utils.engines import packages, staging
 from ansible_collections.grapnel.node.plugins.module_utils.engines.found import read_engine_holds
 from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import (
-    Arrival,
-    EnginePackageError,
     hold,
     let_go,
     unhold,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.engines.staging import Arrival, EnginePackageError
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import InstalledPackage, PackageError
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import PLACE, read_originals
 from ansible_collections.grapnel.node.plugins.modules import engine_packages
@@ -47,7 +46,8 @@ class Manager:
 @pytest.fixture
 def manager(monkeypatch: pytest.MonkeyPatch) -> Manager:
     made = Manager()
-    monkeypatch.setattr(packages, "find_manager", lambda _host: made)
+    for each in (packages, staging):
+        monkeypatch.setattr(each, "find_manager", lambda _host: made)
     return made
 
 

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.engines import packages
-from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import (
+from ansible_collections.grapnel.node.plugins.module_utils.engines import packages, staging
+from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import install
+from ansible_collections.grapnel.node.plugins.module_utils.engines.staging import (
     Arrival,
     EnginePackageError,
     find_arrival,
-    install,
 )
 from ansible_collections.grapnel.node.plugins.module_utils.engines.trial import PLAIN, WITH_GPU, TrialError
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock
@@ -167,8 +167,9 @@ def node(rocky: Machine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     made = Node(rocky.host)
     rocky.teach("systemctl daemon-reload")
     rocky.teach("systemctl reset-failed containerd.service")
-    monkeypatch.setattr(packages, "find_manager", lambda _host: made.manager)
-    monkeypatch.setattr(packages, "find_source", lambda _name: Source())
+    for each in (packages, staging):
+        monkeypatch.setattr(each, "find_manager", lambda _host: made.manager)
+    monkeypatch.setattr(staging, "find_source", lambda _name: Source())
     monkeypatch.setattr(packages, "unit_state", lambda _host, _unit: SimpleNamespace(is_active=True))
     monkeypatch.setattr(packages, "apply_changes", lambda *_, **__: made.restart())
     monkeypatch.setattr(packages, "try_containers", lambda *_: made.look())

@@ -11,30 +11,30 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.grapnel.node.plugins.module_utils.engines import packages, staged
-from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import (
+from ansible_collections.grapnel.node.plugins.module_utils.engines import packages, staged, staging
+from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import hold, install
+from ansible_collections.grapnel.node.plugins.module_utils.engines.staged import HOME, STAGED, read_engine_staged
+from ansible_collections.grapnel.node.plugins.module_utils.engines.staging import (
     EnginePackageError,
     clear,
     find_arrival,
-    install,
     stage,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.engines.staged import HOME, STAGED, read_engine_staged
 from ansible_collections.grapnel.node.plugins.module_utils.engines.trial import MARK, PLAIN, TrialError
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import (
     InstalledPackage,
     PackageError,
-    Rehearsal,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Download, Resolution, SourceError
+from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import remember_held
+
+from tests.playbooks.engine_manager import Packages, use
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable
 
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
     from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import Transaction
-    from ansible_collections.grapnel.node.plugins.module_utils.packages.source import Request, Step
 
     from tests.playbooks.fakes import Machine
 
@@ -43,65 +43,10 @@ LATER = {"containerd": "3"}
 
 
 @dataclass
-class Packages:
-    """A machine's package manager and its source: every version there is, and what is installed."""
+class Node(Packages):
+    """A machine whose containerd 1 runs, with its own package manager."""
 
-    host: Host
-    there: dict[str, str] = field(default_factory=lambda: {"containerd": "1", "runc": "7"})
-    held_ones: set[str] = field(default_factory=set)
-    applied: list[list[str]] = field(default_factory=list)
-    asked: list[Request] = field(default_factory=list)
-    gone: set[str] = field(default_factory=set)  # versions that no source has any more
-    unreachable: bool = False
-    full: bool = False
-    taken: tuple[str, ...] = ()  # off the machine, when it is rehearsed
-    back: tuple[set[str], set[str]] = field(default_factory=lambda: ({"containerd", "runc"}, set()))
-    name: str = "apt"
-
-    def installed(self, _host: Host, names: Collection[str]) -> dict[str, InstalledPackage]:
-        return {
-            name: InstalledPackage(self.there[name], name in self.held_ones) for name in names if name in self.there
-        }
-
-    def held(self, _host: Host, names: Collection[str]) -> set[str]:
-        return self.held_ones & {*names}
-
-    def hold(self, _host: Host, names: Sequence[str]) -> None:
-        self.held_ones.update(names)
-
-    def unhold(self, _host: Host, names: Sequence[str]) -> None:
-        self.held_ones.difference_update(names)
-
-    def describe(self, _host: Host, files: Sequence[str]) -> dict[str, tuple[str, str]]:
-        parts = {file: file.rpartition("/")[2].removesuffix(".deb").split("_") for file in files}
-        return {file: (name, version) for file, (name, version) in parts.items()}
-
-    def rehearse(self, host: Host, transaction: Transaction) -> Rehearsal:
-        return Rehearsal(dict(self.describe(host, transaction.files).values()), self.taken)
-
-    def apply(self, host: Host, transaction: Transaction, _clock: Clock) -> None:
-        assert all(host.path(file).is_file() for file in transaction.files)
-        self.applied.append([file.removeprefix(f"{HOME}/") for file in transaction.files])
-        self.there.update(self.describe(host, transaction.files).values())
-
-    def resolve(self, _host: Host, request: Request) -> Resolution:
-        self.asked.append(request)
-        if self.unreachable:
-            raise SourceError("source-unreachable", "no route to the mirror", "see that the node reaches its sources")
-        if lost := self.gone.intersection(request.packages.values()):
-            raise SourceError("package-not-found", f"no source has {', '.join(lost)}", "refresh the lists")
-        files = {**request.packages, "runc": "7" if request.again else "8"}
-        downloads = tuple(Download(f"{name}_{version}.deb", "", 1) for name, version in files.items())
-        return Resolution(downloads, files, {name: self.there.get(name, "") for name in files})
-
-    def fetch(self, host: Host, _request: Request, downloads: Sequence[Download], folder: str, _timeout: float) -> None:
-        for one in downloads:
-            if self.full:
-                raise OSError(errno.ENOSPC, "No space left on device", f"{folder}/{one.name}")
-            host.path(f"{folder}/{one.name}").write_text(one.name)
-
-    def rehearse_return(self, _host: Host, _there: Step, _back: Step, _scratch: str) -> tuple[set[str], set[str]]:
-        return self.back
+    host: Host = field(kw_only=True)
 
     def stage(self, wanted: dict[str, str] = WANTED) -> str:
         return stage(self.host, find_arrival(self.host, wanted))
@@ -114,20 +59,14 @@ class Packages:
 
 
 @pytest.fixture
-def node(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Packages:
-    """A machine whose containerd 1 runs, with its own package manager."""
-    made = Packages(machine.host)
+def node(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Node:
+    made = Node(host=machine.host)
     machine.teach("systemctl")
-    monkeypatch.setattr(packages, "find_manager", lambda _host: made)
-    monkeypatch.setattr(packages, "find_source", lambda _name: made)
-    monkeypatch.setattr(staged, "find_reader", lambda _host: made.installed)
-    monkeypatch.setattr(packages, "unit_state", lambda _host, _unit: SimpleNamespace(is_active=True))
-    monkeypatch.setattr(packages, "apply_changes", lambda *_, **__: None)
-    monkeypatch.setattr(packages, "try_containers", lambda *_: {PLAIN: frozenset()})
+    use(monkeypatch, made)
     return made
 
 
-def test_what_lies_ready_is_just_what_is_exchanged_and_no_source_is_asked_again(node: Packages) -> None:
+def test_what_lies_ready_is_just_what_is_exchanged_and_no_source_is_asked_again(node: Node) -> None:
     assert node.stage() == ""
     assert node.there == {"containerd": "1", "runc": "7"}
     assert node.applied == []
@@ -145,7 +84,7 @@ def test_what_lies_ready_is_just_what_is_exchanged_and_no_source_is_asked_again(
 
 
 def test_an_engine_that_does_not_work_goes_back_by_what_lies_ready_and_that_stays_for_another_try(
-    node: Packages, monkeypatch: pytest.MonkeyPatch
+    node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.stage()
     node.unreachable = True
@@ -167,7 +106,7 @@ def test_an_engine_that_does_not_work_goes_back_by_what_lies_ready_and_that_stay
 
 @pytest.mark.parametrize("there", ["1", "2"], ids=["before anything is done", "half-way, and on the way back"])
 def test_an_exchange_for_which_the_disk_is_full_says_what_became_of_the_engine(
-    node: Packages, monkeypatch: pytest.MonkeyPatch, there: str
+    node: Node, monkeypatch: pytest.MonkeyPatch, there: str
 ) -> None:
     """The package managers write notes of their own, with the words of the system alone where that fails."""
     node.stage()
@@ -194,11 +133,11 @@ def test_an_exchange_for_which_the_disk_is_full_says_what_became_of_the_engine(
     assert node.there["containerd"] == there
 
 
-def damage(node: Packages) -> None:
+def damage(node: Node) -> None:
     node.host.path(f"{STAGED}/there/runc_8.deb").write_text("something else")
 
 
-def upgrade(node: Packages) -> None:
+def upgrade(node: Node) -> None:
     node.there["runc"] = "7.1"
 
 
@@ -208,7 +147,7 @@ def upgrade(node: Packages) -> None:
     ids=["a file is damaged", "somebody upgrades a package"],
 )
 def test_what_does_not_fit_any_more_does_not_count_and_is_downloaded_again(
-    node: Packages, happens: Callable[[Packages], None], why: str
+    node: Node, happens: Callable[[Node], None], why: str
 ) -> None:
     node.stage()
     happens(node)
@@ -221,7 +160,7 @@ def test_what_does_not_fit_any_more_does_not_count_and_is_downloaded_again(
     assert not node.host.path(HOME).exists()
 
 
-def test_another_version_than_what_lies_ready_takes_its_place(node: Packages) -> None:
+def test_another_version_than_what_lies_ready_takes_its_place(node: Node) -> None:
     node.stage()
     assert find_arrival(node.host, LATER).unstaged == "what was staged is containerd 2"
 
@@ -234,9 +173,9 @@ def test_another_version_than_what_lies_ready_takes_its_place(node: Packages) ->
 
 
 def test_a_run_that_is_killed_leaves_nothing_that_counts_and_the_next_one_begins_anew(
-    node: Packages, monkeypatch: pytest.MonkeyPatch
+    node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packages, "_sweep", lambda _host: None)  # nothing is tidied by a process that is gone
+    monkeypatch.setattr(staging, "sweep", lambda _host: None)  # nothing is tidied by a process that is gone
     with monkeypatch.context() as killed:
         killed.setattr(node, "rehearse_return", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
@@ -246,9 +185,7 @@ def test_a_run_that_is_killed_leaves_nothing_that_counts_and_the_next_one_begins
     assert find_arrival(node.host, WANTED).staged is None
 
     monkeypatch.undo()
-    monkeypatch.setattr(packages, "find_manager", lambda _host: node)
-    monkeypatch.setattr(packages, "find_source", lambda _name: node)
-    monkeypatch.setattr(staged, "find_reader", lambda _host: node.installed)
+    use(monkeypatch, node)
     node.stage()
     assert (read_engine_staged(node.host) or {})["complete"]
     assert node.host.names(HOME) == ["staged"]
@@ -263,9 +200,7 @@ def test_a_run_that_is_killed_leaves_nothing_that_counts_and_the_next_one_begins
     ],
     ids=["a full disk", "no network", "something would go"],
 )
-def test_what_cannot_be_staged_is_told_and_leaves_nothing(
-    node: Packages, happens: dict[str, object], words: str
-) -> None:
+def test_what_cannot_be_staged_is_told_and_leaves_nothing(node: Node, happens: dict[str, object], words: str) -> None:
     for name, value in happens.items():
         setattr(node, name, value)
 
@@ -277,10 +212,10 @@ def test_what_cannot_be_staged_is_told_and_leaves_nothing(
 
 
 def test_a_disk_without_room_for_both_ways_is_told_before_anything_is_downloaded(
-    node: Packages, monkeypatch: pytest.MonkeyPatch
+    node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = SimpleNamespace(f_bavail=100, f_frsize=1024 * 1024)
-    monkeypatch.setattr(packages.os, "statvfs", lambda _path: full)
+    monkeypatch.setattr(staging.os, "statvfs", lambda _path: full)
 
     with pytest.raises(EnginePackageError, match=r"1 MiB of packages do not fit below .*of 100 MiB free, 512 MiB must"):
         node.stage()
@@ -297,7 +232,7 @@ def test_a_disk_without_room_for_both_ways_is_told_before_anything_is_downloaded
     ids=["no source has the former version", "it would take something else off"],
 )
 def test_that_nothing_leads_back_is_told_before_anything_is_exchanged(
-    node: Packages, happens: dict[str, object], why: str
+    node: Node, happens: dict[str, object], why: str
 ) -> None:
     for name, value in happens.items():
         setattr(node, name, value)
@@ -308,24 +243,22 @@ def test_that_nothing_leads_back_is_told_before_anything_is_exchanged(
     assert node.there["containerd"] == "2"
 
 
-def test_what_grapnel_itself_holds_may_be_staged_and_stays_held(node: Packages) -> None:
+def test_what_grapnel_itself_holds_may_be_staged_and_stays_held(node: Node) -> None:
     """Nothing lets it go while packages are only looked for: a check was refused by grapnel's own hold."""
-    packages.hold(node.host, ["containerd", "runc"])
+    hold(node.host, ["containerd", "runc"])
 
     node.stage()
 
     assert node.held_ones == {"containerd", "runc"}
     assert node.asked[0].loose == ("containerd", "runc")
     node.held_ones.add("runc")
-    packages.remember_held(node.host, ["runc"], held=False)
+    remember_held(node.host, ["runc"], held=False)
     with pytest.raises(EnginePackageError, match="would change runc, which is held"):
         find_arrival(node.host, LATER)
 
 
 @pytest.mark.parametrize("is_staged", [True, False])
-def test_an_engine_that_somebody_holds_since_it_was_planned_is_not_exchanged(
-    node: Packages, *, is_staged: bool
-) -> None:
+def test_an_engine_that_somebody_holds_since_it_was_planned_is_not_exchanged(node: Node, *, is_staged: bool) -> None:
     """Hours may be between the plan and a node's turn, and package managers are told to change what is held."""
     if is_staged:
         node.stage()
@@ -337,7 +270,7 @@ def test_an_engine_that_somebody_holds_since_it_was_planned_is_not_exchanged(
     assert node.there["containerd"] == "1"
 
 
-def test_what_a_killed_trial_left_in_an_engine_goes_with_what_is_staged(machine: Machine, node: Packages) -> None:
+def test_what_a_killed_trial_left_in_an_engine_goes_with_what_is_staged(machine: Machine, node: Node) -> None:
     machine.write("/usr/bin/docker", mode=0o755)
     machine.write(f"{HOME}/{MARK}", "docker")
     machine.teach("docker")
@@ -359,7 +292,7 @@ def test_what_a_killed_trial_left_in_an_engine_goes_with_what_is_staged(machine:
     assert not node.host.path(HOME).exists()
 
 
-def test_a_description_that_nobody_wrote_so_does_not_count(node: Packages) -> None:
+def test_a_description_that_nobody_wrote_so_does_not_count(node: Node) -> None:
     node.stage()
     text = json.dumps([])
     node.host.path(f"{STAGED}/set.json").write_text(text)
@@ -371,7 +304,7 @@ def test_a_description_that_nobody_wrote_so_does_not_count(node: Packages) -> No
 
 
 def test_a_database_that_cannot_be_read_says_nothing_of_what_lies_ready(
-    node: Packages, monkeypatch: pytest.MonkeyPatch
+    node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.stage()
 

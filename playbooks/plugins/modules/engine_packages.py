@@ -94,18 +94,15 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.stage.priority import give_way
 from ansible_collections.grapnel.node.plugins.module_utils.engines.handed import forget_handed
-from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import (
+from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import hold, install, let_go, unhold
+from ansible_collections.grapnel.node.plugins.module_utils.engines.staged import HANDED, HOME
+from ansible_collections.grapnel.node.plugins.module_utils.engines.staging import (
     Arrival,
     EnginePackageError,
     clear,
     find_arrival,
-    hold,
-    install,
-    let_go,
     stage,
-    unhold,
 )
-from ansible_collections.grapnel.node.plugins.module_utils.engines.staged import HANDED, HOME
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Clock, Host
 from ansible_collections.grapnel.node.plugins.module_utils.packages.seam import PackageError
 from ansible_collections.grapnel.node.plugins.module_utils.removal.originals import (

@@ -155,6 +155,7 @@ class Claims:
         return config.has_claims and self._made_for != _made_for(config, where_of(config))
 
     def _start(self, config: NodeConfig) -> GpuDriver:
+        from plugin.dra.driver import DriverContext
         from plugin.dra.gpus.driver import GpuDriver
         from plugin.dra.store import Published, as_published, published_in
 
@@ -162,17 +163,20 @@ class Claims:
         if not config.has_claims:
             where = as_published(published_in(config.state_folder), where)
         self._made_for = _made_for(config, where)
-        return GpuDriver(
+        context = DriverContext(
             config,
             where,
             self._log,
-            environment=os.environ,
-            look_again=view.look_again,
-            holder=view.holder_of,
+            os.environ,
+            view.kubelet_came,
             prepared=self._record,
             changed=self.on_change,
-            registered=view.kubelet_came,
             report=self.on_state,
+        )
+        return GpuDriver(
+            context,
+            look_again=view.look_again,
+            holder=view.holder_of,
             mps=self._sharing,
             smi=self._smi,
             instances=self._instances(config),

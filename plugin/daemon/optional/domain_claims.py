@@ -57,19 +57,14 @@ class DomainClaims:
 
     def _start(self, config: NodeConfig) -> DomainDriver:
         from plugin.dra.domains.driver import DomainDriver
+        from plugin.dra.driver import DriverContext
         from plugin.dra.store import Published, as_published, published_in
 
         where = Published(*where_of(config))
         if not self._is_offering:
             where = as_published(published_in(config.state_folder, _FOLDER), where)
-        return DomainDriver(
-            config,
-            where,
-            self._log,
-            environment=os.environ,
-            control=self._control,
-            registered=self._history.view.kubelet_came,
-        )
+        context = DriverContext(config, where, self._log, os.environ, self._history.view.kubelet_came)
+        return DomainDriver(context, self._control)
 
     def show(self, inventory: Inventory) -> None:
         """Publish the channel as the driver has it now."""

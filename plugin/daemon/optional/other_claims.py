@@ -74,6 +74,7 @@ class OtherClaims:
             self._start(config)
 
     def _start(self, config: NodeConfig) -> OtherDriver:
+        from plugin.dra.driver import DriverContext
         from plugin.dra.others.driver import OtherDriver
         from plugin.dra.store import Published, as_published, published_in
 
@@ -81,15 +82,11 @@ class OtherClaims:
         if not self._is_offering:
             where = as_published(published_in(config.state_folder, _FOLDER), where)
         self._made_for = _made_for(config, where)
-        self._driver = OtherDriver(
-            config,
-            where,
-            self._log,
-            environment=os.environ,
-            view=self._history.view,
-            prepared=self._record,
-            changed=self.on_change,
+        view = self._history.view
+        context = DriverContext(
+            config, where, self._log, os.environ, view.kubelet_came, prepared=self._record, changed=self.on_change
         )
+        self._driver = OtherDriver(context, view)
         return self._driver
 
     def show(self, config: NodeConfig, plan: OtherPlan) -> OtherPlan:

@@ -26,23 +26,21 @@ from plugin.dra.domains.decision import (
     why_not_in,
     without_configs,
 )
-from plugin.dra.driver import ClaimDriver
+from plugin.dra.driver import ClaimDriver, DriverContext
 from plugin.dra.service import answer
 from plugin.publication.node_object.answers import NOT_FOUND
 from plugin.sharing.imex import Imex
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from plugin.base.log import Logger
     from plugin.devices.inventory import Inventory
     from plugin.dra import messages as api
     from plugin.dra.claims import ClaimName
     from plugin.dra.devices import DraDevice
     from plugin.dra.domains.decision import Domain
-    from plugin.dra.store import Published, Record
-    from plugin.settings.node_config import NodeConfig
+    from plugin.dra.store import Record
 
 FOLDER = "domain-claims"  # of the state folder
 _CHANNEL = "0"  # its name for engines
@@ -55,32 +53,13 @@ _TOPIC = "compute domains"
 class DomainDriver(ClaimDriver):
     """A driver whose one device is the node's channel. `control` is where nvidia-imex-ctl is."""
 
-    def __init__(
-        self,
-        config: NodeConfig,
-        where: Published,
-        logger: Logger,
-        *,
-        environment: Mapping[str, str],
-        control: Path,
-        registered: Callable[[], None],
-    ) -> None:
-        super().__init__(
-            config,
-            where,
-            logger,
-            environment=environment,
-            driver=DRIVER,
-            folder=FOLDER,
-            cdi_file=FILE,
-            prepared=lambda _record: None,  # the history is about GPUs
-            changed=self._show,
-            registered=registered,
-            named=self._named,
-        )
-        self._imex = Imex(control, config.proc_root)
+    driver, folder, cdi_file = DRIVER, FOLDER, FILE
+
+    def __init__(self, context: DriverContext, control: Path) -> None:
+        super().__init__(context._replace(changed=self._show), named=self._named)
+        self._imex = Imex(control, context.config.proc_root)
         self._asked: dict[str, Domain] = {}  # by UIDs of claims
-        self._place: Place = Place(where.node)
+        self._place: Place = Place(context.where.node)
         self._is_offered = False
 
     def show(self, inventory: Inventory, *, is_offered: bool) -> None:

@@ -14,7 +14,7 @@ from plugin.base.errors import ClaimError
 from plugin.dra.cdi import FILE, Hook, render_cdi
 from plugin.dra.claims import read_claim
 from plugin.dra.devices import find_devices, semantic_version
-from plugin.dra.driver import ClaimDriver
+from plugin.dra.driver import ClaimDriver, DriverContext
 from plugin.dra.partitions import is_partition
 from plugin.dra.slices import announced
 from plugin.settings.node_config import LIMITS_REQUIRED
@@ -25,15 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from plugin.base.log import Logger
     from plugin.devices.allocation.table import Sharing
     from plugin.devices.inventory import ControlNode, Inventory
     from plugin.dra.claims import ClaimName
     from plugin.dra.devices import DraDevice, Share
     from plugin.dra.gpus.instances import Instances
-    from plugin.dra.store import PreparedDevice, Published, Record
+    from plugin.dra.store import PreparedDevice, Record
     from plugin.kubelet.cdi_names import MemoryPart
-    from plugin.settings.node_config import NodeConfig
 
 _TOPIC_CDI = "cdi file of claims"
 _SLICES = "time-slices"  # beside the admin socket: the GPUs whose time is divided otherwise
@@ -48,34 +46,19 @@ class GpuDriver(ClaimDriver):
     makes what keeps MIG devices for claims, of the function that names what they have; None where there are to be none.
     """
 
+    cdi_file = FILE
+
     def __init__(
         self,
-        config: NodeConfig,
-        where: Published,
-        logger: Logger,
+        context: DriverContext,
         *,
-        environment: Mapping[str, str],
         look_again: Callable[[], Awaitable[None]],
         holder: Callable[[tuple[str, ...]], str | None],
-        prepared: Callable[[Record], None],
-        changed: Callable[[], None],
-        registered: Callable[[], None],
-        report: Callable[[str], None],
         mps: Sharing,
         smi: Path,
         instances: Callable[[Callable[[], Iterable[str]]], Instances] | None = None,
     ) -> None:
-        super().__init__(
-            config,
-            where,
-            logger,
-            environment=environment,
-            cdi_file=FILE,
-            prepared=prepared,
-            changed=changed,
-            registered=registered,
-            report=report,
-        )
+        super().__init__(context)
         self._look_again = look_again
         self._find_holder = holder
         self._instances = None if instances is None else instances(self._held)
@@ -84,7 +67,9 @@ class GpuDriver(ClaimDriver):
         self._offered: tuple[str, ...] = ()
         self.withheld: Mapping[str, str] = {}  # UUIDs of devices that are free soon, and who has them
         self._mps = mps
-        self._slices_of_time = TimeSlices(config.admin_socket.parent / _SLICES, smi, changed, logger)
+        self._slices_of_time = TimeSlices(
+            context.config.admin_socket.parent / _SLICES, smi, context.changed, context.logger
+        )
         self._shown = asyncio.Event()  # another one each time
 
     @property

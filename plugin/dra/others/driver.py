@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from plugin.base.errors import ClaimError
 from plugin.devices.other.parse import MAX_UNITS
 from plugin.dra.claims import read_claim
-from plugin.dra.driver import ClaimDriver
+from plugin.dra.driver import ClaimDriver, DriverContext
 from plugin.dra.others.devices import (
     FILE,
     Held,
@@ -26,17 +26,15 @@ from plugin.dra.service import answer
 from plugin.kubelet.cdi_names import OTHERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from plugin.base.log import Logger
     from plugin.devices.other.offered import OtherPlan
     from plugin.dra import messages as api
     from plugin.dra.claims import ClaimName
     from plugin.dra.devices import DraDevice
     from plugin.dra.others.devices import OtherDevice
-    from plugin.dra.store import PreparedDevice, Published, Record
+    from plugin.dra.store import PreparedDevice, Record
     from plugin.kubelet.pod_resources.holdings import HoldingsView
-    from plugin.settings.node_config import NodeConfig
 
 FOLDER = "other-claims"  # of the state folder
 _TOPIC_CDI = "cdi file of other devices"
@@ -45,28 +43,11 @@ _TOPIC_CDI = "cdi file of other devices"
 class OtherDriver(ClaimDriver):
     """A driver of what files describe. `view` knows which pods have what by device plugins."""
 
-    def __init__(
-        self,
-        config: NodeConfig,
-        where: Published,
-        logger: Logger,
-        *,
-        environment: Mapping[str, str],
-        view: HoldingsView,
-        prepared: Callable[[Record], None],
-        changed: Callable[[], None],
-    ) -> None:
+    driver, folder, cdi_file = OTHERS, FOLDER, FILE
+
+    def __init__(self, context: DriverContext, view: HoldingsView) -> None:
         super().__init__(
-            config,
-            where,
-            logger,
-            environment=environment,
-            driver=OTHERS,
-            folder=FOLDER,
-            cdi_file=FILE,
-            prepared=prepared,
-            changed=changed,
-            registered=view.kubelet_came,
+            context,
             named=self._named,
             noted=lambda record: noted(record, self._found, self.store.records()),
         )

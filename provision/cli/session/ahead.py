@@ -19,8 +19,8 @@ from provision.report.planned.plans import render_plans
 from provision.report.planned.rollout import render_rollout
 from provision.report.progress.live import open_view
 from provision.report.terminal import show
+from provision.rollout.decision.drain import evictable
 from provision.rollout.decision.hours import opening_hours
-from provision.rollout.decision.leaving import evictable
 from provision.rollout.decision.prepare import prepare, runtime_classes
 from provision.rollout.gates import ask_once
 from provision.rollout.interface.node_marks import declared_marks

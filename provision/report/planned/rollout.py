@@ -11,7 +11,7 @@ from provision.declaration.spec.model import GpuInterface
 from provision.declaration.spec.text.excerpt import few
 from provision.report.console import Text
 from provision.report.terminal import CELL_WIDTH, age, count, names
-from provision.rollout.decision.leaving import evictable
+from provision.rollout.decision.drain import evictable
 from provision.rollout.model import ChangeKind
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from provision.rollout.decision.leaving import again, has_to_leave, held, outdated, to_restart, waits_for_jobs
+from provision.rollout.decision.drain import again, has_to_leave, held, outdated, to_restart, waits_for_jobs
 from provision.rollout.decision.snapshot import Action, Evict, RequestMaintenance, RunStep, Write
 from provision.rollout.decision.turning import put_back, turn_round
 from provision.rollout.model import BEFORE_SWAP, UNTOUCHED, ChangeKind, Phase, Record

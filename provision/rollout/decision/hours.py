@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from provision.rollout.decision.advance import has_to_be_granted
 from provision.rollout.decision.calendar import usual_time
-from provision.rollout.decision.leaving import has_to_leave
+from provision.rollout.decision.drain import has_to_leave
 from provision.rollout.decision.snapshot import Evict, Write
 from provision.rollout.decision.turning import put_back
 from provision.rollout.model import UNTOUCHED, Phase

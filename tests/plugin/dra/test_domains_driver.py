@@ -87,14 +87,8 @@ def prepare(folder: Path, cluster: Cluster, *, has_channel: bool = True) -> tupl
         config = NodeConfig(
             state_folder=folder, cdi_folder=folder / "cdi", kubelet_root=folder, interface=DRA, compute_domains=True
         )
-        driver = module.DomainDriver(
-            config,
-            Published("", NODE),
-            Logger(),
-            environment={},
-            control=folder / "nvidia-imex-ctl",
-            registered=lambda: None,
-        )
+        context = shared.DriverContext(config, Published("", NODE), Logger(), {}, lambda: None)
+        driver = module.DomainDriver(context, folder / "nvidia-imex-ctl")
         driver.show(inventory(CLIQUE, has_channel=has_channel), is_offered=True)
         with no_time():
             (answer,) = (await driver.service.prepare(ASKED)).claims

@@ -15,6 +15,7 @@ from plugin.devices.allocation.table import NoSharing
 from plugin.devices.inventory import Inventory, next_inventory
 from plugin.dra.claims import ClaimName
 from plugin.dra.configs import AS_IT_IS, Ceilings, DeviceConfig
+from plugin.dra.driver import DriverContext
 from plugin.dra.gpus.driver import GpuDriver
 from plugin.dra.keeper import SliceKeeper
 from plugin.dra.messages import Claim, NodePrepareResourcesRequest, NodeUnprepareResourcesRequest
@@ -46,23 +47,17 @@ def with_driver(
     """Return what becomes of an act on a driver that was just started; by default nobody has said who has what."""
 
     async def run() -> _Result:
+        config = NodeConfig(
+            state_folder=folder,
+            kubelet_root=folder,
+            admin_socket=folder / "node.sock",
+            interface=DRA,
+            **{"cdi_folder": folder / "cdi", **keys},
+        )
         driver = GpuDriver(
-            NodeConfig(
-                state_folder=folder,
-                kubelet_root=folder,
-                admin_socket=folder / "node.sock",
-                interface=DRA,
-                **{"cdi_folder": folder / "cdi", **keys},
-            ),
-            Published("", "n1"),
-            Logger(),
-            environment={},
+            DriverContext(config, Published("", "n1"), Logger(), {}, lambda: None),
             look_again=_look_again,
             holder=lambda _devices: holder,
-            prepared=lambda _record: None,
-            changed=lambda: None,
-            registered=lambda: None,
-            report=lambda _problem: None,
             mps=sharing or NoSharing(),
             smi=folder / "nvidia-smi",
         )

@@ -31,15 +31,9 @@ class Refused(Slices):
 
 def made(folder: Path) -> module.OtherDriver:
     unused: Any = None
-    return module.OtherDriver(
-        NodeConfig(state_folder=folder, cdi_folder=folder / "cdi", interface=DRA),
-        Published("", "n1"),
-        Logger(),
-        environment={},
-        view=HoldingsView(unused, unused, unused, Logger()),
-        prepared=unused,
-        changed=unused,
-    )
+    config = NodeConfig(state_folder=folder, cdi_folder=folder / "cdi", interface=DRA)
+    view = HoldingsView(unused, unused, unused, Logger())
+    return module.OtherDriver(shared.DriverContext(config, Published("", "n1"), Logger(), {}, view.kubelet_came), view)
 
 
 def test_it_says_what_keeps_its_slices_from_being_written(tmp_path: Path) -> None:

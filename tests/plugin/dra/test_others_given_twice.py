@@ -103,15 +103,10 @@ class Node(RuleBasedStateMachine):
                 return node.read(claim)
 
         with patch.object(shared, "SliceKeeper", Slices), patch.object(shared, "Registration", Registration):
-            self.driver = Driver(
-                config,
-                Published("", "n1"),
-                Logger(),
-                environment={},
-                view=self.view,
-                prepared=lambda _record: None,
-                changed=self.show,
+            context = shared.DriverContext(
+                config, Published("", "n1"), Logger(), {}, self.view.kubelet_came, changed=self.show
             )
+            self.driver = Driver(context, self.view)
         self.driver.service._patience_s = 0.0
         await self.view.ask_now(1.0)
 

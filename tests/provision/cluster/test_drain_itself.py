@@ -12,7 +12,7 @@ import pytest
 
 from provision.declaration.spec.model import DaemonSets
 from provision.declaration.spec.values.label_selector import parse_selector
-from provision.rollout.decision.leaving import to_restart
+from provision.rollout.decision.drain import to_restart
 from provision.rollout.decision.policy import DrainPolicy
 from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.interface.cluster import EvictionOutcome

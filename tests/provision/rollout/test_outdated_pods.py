@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.apply.model import Note
+from provision.rollout.decision.drain import to_restart
 from provision.rollout.decision.hours import outside_hours
-from provision.rollout.decision.leaving import to_restart
 from provision.rollout.decision.snapshot import Evict, Write
 from provision.rollout.interface.progress import PhaseEntered
 from provision.rollout.model import ChangeKind, Phase

@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ansible_collections.grapnel.node.plugins.module_utils.daemon.gpu_settings import give_back
-from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import clear, unhold
+from ansible_collections.grapnel.node.plugins.module_utils.engines.packages import unhold
+from ansible_collections.grapnel.node.plugins.module_utils.engines.staging import clear
 from ansible_collections.grapnel.node.plugins.module_utils.files.configuration import (
     Service,
     apply_changes,

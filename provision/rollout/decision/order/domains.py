@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from provision.rollout.decision.leaving import has_to_leave
+from provision.rollout.decision.drain import has_to_leave
 from provision.rollout.model import BEFORE_SWAP, Phase
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from provision.declaration.spec.model import Order
 from provision.declaration.spec.values.shares import count_of
-from provision.rollout.decision.leaving import has_to_leave
+from provision.rollout.decision.drain import has_to_leave
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -52,12 +52,18 @@ _NO_STEPS: Final = frozenset(
 _SPOKEN: Final = ("msg", "module_stderr", "stderr", "exception")
 _SILENT: Final = ("", "(traceback unavailable)")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_VIA_SSH: Final = "Failed to connect to the host via ssh:"
 _PREFIX = re.compile(
     r"^(?:(?:Task|Action|Module) failed(?: with exception)?:\s*"
-    r"|Failed to connect to the host via ssh:\s*"
+    rf"|{_VIA_SSH}\s*"
     r"|\[ERROR\]:\s*|ERROR!\s*)"
 )
 _SSH_CHATTER = re.compile(r"^(?:Warning: Permanently added|\*\* |debug\d: |Shared connection to )")
+# What ssh itself says of why there is no connection: the machine's banner comes before it, and a warning about a key.
+_SSH_REASON = re.compile(
+    r"^(?:ssh: |(?:\S+: )?Permission denied|Connection (?:closed|reset|timed out|to \S+ port)|Received disconnect"
+    r"|Unable to negotiate |kex_exchange_identification: )"
+)
 
 
 @dataclass(slots=True)
@@ -142,8 +148,9 @@ def _parse_stats(body: bytes) -> Mapping[str, NodeStats]:
 def condense(text: str) -> str:
     """Return Ansible's message as one line: the first one that says what is wrong."""
     lines = [_without_prefixes(line.strip()) for line in _COLOUR.sub("", text).splitlines()]
-    telling = [line for line in lines if line and not _SSH_CHATTER.match(line)]
-    return _shortened(next(iter(telling or lines), "").rstrip("."))
+    telling = [line for line in lines if line and not _SSH_CHATTER.match(line)] or lines
+    reasons = [line for line in telling if _SSH_REASON.match(line)] if _VIA_SSH in text else []
+    return _shortened(next(iter(reasons or telling), "").rstrip("."))
 
 
 def _without_prefixes(line: str) -> str:

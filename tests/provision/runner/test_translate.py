@@ -176,6 +176,30 @@ def test_whatever_a_node_answers_is_an_event_of_that_node(body: bytes) -> None:
             "n2: Permission denied",
             id="ssh that talks first",
         ),
+        pytest.param(
+            "Failed to connect to the host via ssh: Authorized use only.\nConnections are recorded.\n\n"
+            "ada@n2: Permission denied (publickey).",
+            "ada@n2: Permission denied (publickey)",
+            id="a machine with a banner",
+        ),
+        pytest.param(
+            "Failed to connect to the host via ssh: Authorized use only.\nConnection closed by 10.0.0.2 port 22",
+            "Connection closed by 10.0.0.2 port 22",
+            id="a machine with a banner that has no room",
+        ),
+        pytest.param(
+            "Failed to connect to the host via ssh: ada@jump: Permission denied (publickey).\n"
+            "kex_exchange_identification: Connection closed by remote host\n"
+            "Connection closed by UNKNOWN port 65535",
+            "ada@jump: Permission denied (publickey)",
+            id="by way of another machine",
+        ),
+        pytest.param(
+            "Failed to connect to the host via ssh: bash: /etc/profile: line 3: x\nPython 3 is missing",
+            "bash: /etc/profile: line 3: x",
+            id="ssh without words of its own",
+        ),
+        pytest.param("Bad.\nPermission denied", "Bad", id="another program's words"),
         pytest.param("Task failed: Module failed: E:Unable to locate x", "E:Unable to locate x", id="module"),
         pytest.param("\x1b[0;31m[ERROR]: no\x1b[0m", "no", id="coloured"),
         pytest.param("", "", id="empty"),

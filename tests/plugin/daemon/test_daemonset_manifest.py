@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from plugin.system.sole import lock_path, own_name
 
 REPOSITORY = Path(__file__).parents[3]
 FILE = REPOSITORY / "deploy/daemonset/grapnel-node.yaml"
+PAGE = REPOSITORY / "docs/device-plugin/daemonset.md"
 DOCUMENTS: list[dict[str, Any]] = list(yaml.safe_load_all(FILE.read_text()))
 CONFIG = NodeConfig()
 
@@ -103,6 +105,14 @@ def test_the_next_pod_is_there_before_the_one_before_ends() -> None:
     strategy = of_kind("DaemonSet")["spec"]["updateStrategy"]["rollingUpdate"]
     assert (strategy["maxSurge"], strategy["maxUnavailable"]) == ("10%", 0)
     assert not POD.get("hostNetwork"), "two of them could not have one port"
+
+
+def test_one_that_ends_as_soon_as_it_begins_ends_none_before_it_for_as_long_as_the_page_says() -> None:
+    """The page still told of the time before which a pod that ended counted as one that had never been ready."""
+    daemons = of_kind("DaemonSet")["spec"]
+    assert "minReadySeconds" not in daemons, "Kubernetes forgets the second of two that become ready within it"
+    (told,) = re.findall(r"it ends\s+within (\w+) seconds, the one before goes on", PAGE.read_text())
+    assert DAEMON["readinessProbe"]["initialDelaySeconds"] == {"five": 5, "ten": 10}[told]
 
 
 def test_it_stays_on_a_node_that_is_drained() -> None:

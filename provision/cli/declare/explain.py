@@ -78,7 +78,8 @@ def explain_key(asked: str) -> str:
         return "".join(_below_key("", known))
     if (found := {name.lower(): name for name in known}.get(key.lower())) is None:
         near = _near(key, list(known))
-        sections = f"`grapnel explain` lists the sections; of a node: `grapnel explain node {asked}`"
+        thing = "pod" if "/" in asked else "node"
+        sections = f"`grapnel explain` lists the sections; of a {thing}: `grapnel explain {thing} {asked}`"
         hint = f"did you mean {' or '.join(near)}?" if near else sections
         raise GrapnelError(f"the declaration has no key '{asked}'", hint=hint)
     return "".join((*_about(found, known[found], schema), *_below_key(found, known)))

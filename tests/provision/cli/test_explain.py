@@ -69,6 +69,7 @@ def test_what_is_told(key: str, told: str) -> None:
         pytest.param("rolout.maxUnavailable", "did you mean rollout.maxUnavailable", id="a misspelt section"),
         pytest.param("xyzzy", "`grapnel explain` lists the sections", id="no key of ours"),
         pytest.param("gpu-07", "`grapnel explain node gpu-07`", id="perhaps a node"),
+        pytest.param("default/train-0", "`grapnel explain pod default/train-0`", id="perhaps a pod"),
     ],
 )
 def test_an_unknown_key_is_told_with_the_nearest(key: str, near: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -165,6 +166,7 @@ def main(argv: Sequence[str]) -> int:
     if len(argv) != 1 or argv[0] not in VERBS:
         print(f"usage: python3 -m tasks {{{'|'.join(VERBS)}}}", file=sys.stderr)
         return 2
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where whoever started us ignores it, no child's status is known
     session = Session()
     try:
         VERBS[argv[0]](session)

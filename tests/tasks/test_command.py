@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -151,6 +152,30 @@ def test_each_unit_test_is_in_one_part_of_them() -> None:
     assert others.argv[-2:] == tuple(f"--ignore={stage.argv[-1]}" for stage in (first, second))
     assert all((ROOT / "tests" / folder).is_dir() for folder in UNIT_FOLDERS)
     assert len({stage.argv[: stage.argv.index("-m", 3) + 2] for stage in (first, second, others)}) == 1
+
+
+STARTED_WITHOUT_SIGCHLD = """
+import signal, sys
+from tasks.__main__ import VERBS, main
+from tasks.stage import Stage
+
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+fails = Stage("fails", ("sh", "-c", "exit 3"))
+VERBS["shown"], VERBS["in a table"] = (lambda each: each.show(fails)), (lambda each: each.prepare([fails]))
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("verb", ["shown", "in a table"])
+def test_what_fails_has_failed_where_whoever_started_us_ignores_sigchld(verb: str, tmp_path: Path) -> None:
+    """Python takes the status of a child that nobody can ask for as 0."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-P", "-c", STARTED_WITHOUT_SIGCHLD, verb]
+
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "stopped: fails failed" in done.stdout or "stopped: failed: fails" in done.stdout
 
 
 def test_quick_leaves_out_what_needs_a_machine_and_what_is_slow() -> None:

@@ -31,8 +31,9 @@ header=${TMPDIR:-/tmp}/compiled-$name.h
 exec 9>"$header.lock"
 flock 9
 if [ ! -e "$header" ]; then
-    for included in $headers; do echo "#include <$included>"; done >"$header"
-    "$compiler" "$@" -o "$header.new" -x c-header "$header" >"$header.log" 2>&1 && mv "$header.new" "$header.gch"
+    : >"$header" # which GCC reads where it refuses the compiled one: a source with other flags reads its own headers
+    for included in $headers; do echo "#include <$included>"; done >"$header.all"
+    "$compiler" "$@" -o "$header.new" -x c-header "$header.all" >"$header.log" 2>&1 && mv "$header.new" "$header.gch"
 fi
 exec 9>&-
 [ ! -e "$header.gch" ] || set -- -include "$header" "$@"

@@ -30,11 +30,11 @@ def sources(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def compiled(sources: Path, compiler: str, name: str, text: str) -> bytes | None:
+def compiled(sources: Path, compiler: str, name: str, text: str, *flags: str) -> bytes | None:
     """Return the object of a source, or None if it does not compile."""
     (sources / name).parent.mkdir(parents=True, exist_ok=True)
     (sources / name).write_text(text)
-    argv = [compiler, *FLAGS, "-c", "-o", "made.o", name]
+    argv = [compiler, *FLAGS, *flags, "-c", "-o", "made.o", name]
     done = subprocess.run(argv, cwd=sources, env={**os.environ, "TMPDIR": str(sources)}, check=False)
     return None if done.returncode else (sources / "made.o").read_bytes()
 
@@ -62,3 +62,21 @@ def test_where_headers_do_not_compile_probes_are_answered_all_the_same(sources: 
     (sources / "include/linux/pci.h").write_text("#error for no file alone\n")
     assert compiled(sources, "./gcc", "conftest1.c", PROBE) is not None
     assert compiled(sources, "./gcc", "conftest2.c", PROBE.replace("pages", "no_such")) is None
+
+
+@pytest.mark.parametrize("flag", ["-O2", "-DWIDE"])
+def test_a_source_with_other_flags_is_compiled_as_by_gcc_itself(flag: str, sources: Path) -> None:
+    """The headers came before what the kernel has included in front of everything, and did not compile."""
+    (sources / "include/types.h").write_text("#define whole int\n")
+    (sources / "include/linux/mm.h").write_text(
+        "#ifndef H_mm\n#define H_mm\n#ifdef WIDE\nstatic inline whole pages(void) { return 8; }\n#else\n"
+        "static inline whole pages(void) { return 7; }\n#endif\n#endif\n"
+    )
+    first = ("-include", "include/types.h")
+    assert compiled(sources, "./gcc", "conftest1.c", PROBE, *first) is not None
+    assert list(sources.glob("*.gch"))
+
+    wanted = compiled(sources, "/usr/bin/gcc", "conftest2.c", PROBE, *first, flag)
+
+    assert wanted is not None
+    assert compiled(sources, "./gcc", "conftest2.c", PROBE, *first, flag) == wanted

@@ -1,6 +1,7 @@
 #!/bin/sh
 # GCC for the driver's sources: kernel headers that a hundred of them include are compiled once, with the flags of the
-# first that does. Each gets only headers that it includes itself, so that the answers of conftest.sh stay what they are.
+# first that does. A check that includes none of them, and none of DRM's, gets none, and others get them together: the
+# answers of conftest.sh stay what they are.
 set -eu
 compiler=/usr/bin/${0##*/}
 for source; do :; done

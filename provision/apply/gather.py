@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -37,12 +36,11 @@ def gather_facts(
     """
     answers = _ask(runner, request, observe, cancel)
     if unread := tuple(node for node, answer in answers.items() if _is_unread(answer)):
-        with contextlib.suppress(RunError):  # one of these nodes may be to blame: what is known of the others stays
-            reach = replace(request, playbook=request.playbook.with_name(REACH), nodes=unread)
-            reached = _ask(runner, reach, observe, cancel)
-            answers |= {node: answer for node, answer in reached.items() if _is_unreachable(answer)}
-            if again := tuple(node for node in unread if not _is_unreachable(reached[node])):
-                answers |= _ask(runner, replace(request, nodes=again), observe, cancel)
+        reach = replace(request, playbook=request.playbook.with_name(REACH), nodes=unread)
+        reached = _ask(runner, reach, observe, cancel)
+        answers |= {node: answer for node, answer in reached.items() if _is_unreachable(answer)}
+        if again := tuple(node for node in unread if not _is_unreachable(reached[node])):
+            answers |= _ask(runner, replace(request, nodes=again), observe, cancel)
     return answers
 
 

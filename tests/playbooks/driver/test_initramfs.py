@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.driver.initramfs import (
     InitramfsError,
@@ -14,6 +15,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.initramfs impo
 )
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished
 
+from provision.declaration.fleet.facts.driver import Initramfs
 from tests.playbooks.fakes import Machine
 
 if TYPE_CHECKING:
@@ -135,6 +137,20 @@ def test_a_disk_that_was_not_written_again_after_the_settings_is_told(machine: M
     assert read_initramfs(machine.host)["outdated"] == [SLES]
     os.utime(machine.root / f"boot/initrd-{SLES}")
     assert read_initramfs(machine.host)["outdated"] == []
+
+
+def test_disks_of_odd_names_and_of_many_kernels_leave_the_facts_whole(machine: Machine) -> None:
+    """The facts of such a node were invalid, so that nothing could be planned for it."""
+    machine.write("/usr/bin/dracut", mode=0o755)
+    machine.write("/etc/modprobe.d/grapnel-nvidia.conf")
+    for kernel in (f"{DEBIAN} (copy)", f"{DEBIAN},old", *(f"6.1.0-{number}-amd64" for number in range(100, 200))):
+        machine.write(f"/lib/modules/{kernel}/modules.dep")
+        os.utime(machine.write(f"/boot/initrd.img-{kernel}"), (1000.0, 1000.0))
+
+    outdated = msgspec.convert(read_initramfs(machine.host), Initramfs).outdated
+
+    assert outdated
+    assert all(kernel.startswith("6.1.0-1") for kernel in outdated)
 
 
 def test_what_dracut_writes_replaces_the_disk_once_it_is_whole(machine: Machine) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,9 @@ _BESIDE = "/boot/.grapnel"
 # What a disk has of the driver's settings; a time of FAT, which /boot may be, is two seconds off.
 _SETTINGS = ("/etc/modprobe.d/grapnel-nvidia.conf", "/etc/dracut.conf.d/grapnel-nvidia.conf")
 _OFF_S = 2.0
+# What facts may have; whoever has named a folder of modules otherwise has one that no kernel looks for.
+_RELEASE = re.compile(r"[A-Za-z0-9._+~:@-]{1,128}")
+_MAX_KERNELS = 32
 
 
 class InitramfsError(Exception):
@@ -42,7 +46,8 @@ def _outdated(host: Host) -> list[str]:
     """Return the kernels whose disk is older than the driver's settings: it has others, or none."""
     oldest = max(_changed_at(host, path) for path in _SETTINGS) - _OFF_S
     disks = _disks(host)
-    return [kernel for kernel in commands_to_rebuild(host) if _changed_at(host, f"{_BOOT}/{disks[kernel]}") < oldest]
+    kernels = filter(_RELEASE.fullmatch, commands_to_rebuild(host))
+    return [each for each in kernels if _changed_at(host, f"{_BOOT}/{disks[each]}") < oldest][:_MAX_KERNELS]
 
 
 def _changed_at(host: Host, path: str) -> float:

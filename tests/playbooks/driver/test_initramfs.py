@@ -153,6 +153,25 @@ def test_disks_of_odd_names_and_of_many_kernels_leave_the_facts_whole(machine: M
     assert all(kernel.startswith("6.1.0-1") for kernel in outdated)
 
 
+def test_a_link_stays_and_leads_to_what_dracut_has_written(machine: Machine) -> None:
+    """As dracut itself has it: a boot loader that reads where the link led went on with the former disk."""
+    machine.write("/usr/bin/dracut", mode=0o755)
+    place = machine.write(f"/boot/disks/{SLES}", "former")
+    link = machine.root / f"boot/initrd-{SLES}"
+    link.symlink_to(f"disks/{SLES}")
+
+    def write() -> Finished:
+        machine.write(f"/boot/.grapnel/initrd-{SLES}", "new")
+        return Finished(0)
+
+    machine.teach("nice -n 19 dracut --force", write)
+
+    rebuild(machine.host)
+
+    assert link.is_symlink()
+    assert place.read_text() == "new"
+
+
 def test_what_dracut_writes_replaces_the_disk_once_it_is_whole(machine: Machine) -> None:
     """Dracut copied over the disk: who was killed meanwhile left half of one."""
     machine.write("/usr/bin/dracut", mode=0o755)

@@ -7,6 +7,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record.durable import sync_folder
+from ansible_collections.grapnel.node.plugins.module_utils.files.links import LinkError, follow_links
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
@@ -84,9 +85,12 @@ def _rebuild_beside(host: Host, kernel: str, command: list[str]) -> None:
     shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
     try:
         folder.mkdir(mode=0o700)
+        place = host.path(follow_links(host, f"{_BOOT}/{new.name}"))  # as dracut does
         _run(host, kernel, command)
-        new.replace(host.path(f"{_BOOT}/{new.name}"))
-        sync_folder(host.path(_BOOT))
+        new.replace(place)
+        sync_folder(place.parent)
+    except LinkError as error:
+        raise InitramfsError(_complaint(kernel, str(error))) from error
     except OSError as error:
         raise InitramfsError(_complaint(kernel, error.strerror or str(error))) from error
     finally:

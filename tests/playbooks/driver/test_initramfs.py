@@ -213,6 +213,30 @@ def test_one_that_cannot_be_rebuilt_is_named_with_what_dracut_says_and_stays(mac
     assert machine.read(f"/boot/initrd-{SLES}") == "former"
 
 
+@pytest.mark.parametrize("command", ["dracut", "update-initramfs"])
+def test_one_that_cannot_be_rebuilt_keeps_no_other_from_it(machine: Machine, command: str) -> None:
+    """An old kernel's comes first: the one that boots next was left with the former driver."""
+    machine.write(f"/usr/bin/{command}", mode=0o755)
+    for kernel in (DEBIAN, UBUNTU):
+        machine.write(f"/boot/initrd.img-{kernel}", "former")
+    told: list[str] = []
+    name = "dracut --force /boot/.grapnel/initrd.img-" if command == "dracut" else "update-initramfs -u -k "
+    machine.teach(f"nice -n 19 {name}{DEBIAN}", return_code=1, stderr="no modules.dep\n")
+
+    def write() -> Finished:
+        told.append(UBUNTU)
+        machine.write(f"/boot/.grapnel/initrd.img-{UBUNTU}", "new")
+        return Finished(0)
+
+    machine.teach(f"nice -n 19 {name}{UBUNTU}", write)
+
+    with pytest.raises(InitramfsError) as raised:
+        rebuild(machine.host)
+    assert told == [UBUNTU]
+    assert f"kernel {DEBIAN} could not be rebuilt" in str(raised.value)
+    assert f"kernel {UBUNTU}" not in str(raised.value)
+
+
 def test_a_dracut_that_writes_nothing_is_no_success(machine: Machine) -> None:
     machine.write(f"/boot/initrd-{SLES}", "former")
     machine.write("/usr/bin/dracut", mode=0o755)

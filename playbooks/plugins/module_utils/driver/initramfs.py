@@ -59,13 +59,16 @@ def _changed_at(host: Host, path: str) -> float:
 
 
 def rebuild(host: Host) -> str:
-    """Rebuild those that there are, and return their kernels; raises `InitramfsError`."""
-    commands = commands_to_rebuild(host)
+    """Rebuild those that there are, and return their kernels; raises `InitramfsError` when all were tried."""
+    commands, complaints = commands_to_rebuild(host), []
     for kernel, command in commands.items():
-        if command[0] == "dracut":
-            _rebuild_beside(host, kernel, command)
-        else:
-            _run(host, kernel, command)
+        make = _rebuild_beside if command[0] == "dracut" else _run
+        try:
+            make(host, kernel, command)
+        except InitramfsError as error:  # the one that boots next may be another one
+            complaints.append(str(error))
+    if complaints:
+        raise InitramfsError("; ".join(complaints))
     return ", ".join(commands)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -136,6 +137,16 @@ def test_a_disk_that_was_not_written_again_after_the_settings_is_told(machine: M
     os.utime(settings, (1500.0, 1500.0))
     assert read_initramfs(machine.host)["outdated"] == [SLES]
     os.utime(machine.root / f"boot/initrd-{SLES}")
+    assert read_initramfs(machine.host)["outdated"] == []
+
+
+def test_settings_of_a_clock_that_was_ahead_are_older_than_no_disk(machine: Machine) -> None:
+    """Every plan warned until that time came, whatever was written again."""
+    machine.write("/usr/bin/dracut", mode=0o755)
+    machine.write(f"/boot/initrd-{SLES}")
+    ahead = time.time() + 86400.0
+    os.utime(machine.write("/etc/modprobe.d/grapnel-nvidia.conf"), (ahead, ahead))
+
     assert read_initramfs(machine.host)["outdated"] == []
 
 

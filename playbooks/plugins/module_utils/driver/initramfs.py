@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record.durable import sync_folder
@@ -46,6 +47,8 @@ def read_initramfs(host: Host) -> dict[str, Any]:
 def _outdated(host: Host) -> list[str]:
     """Return the kernels whose disk is older than the driver's settings: it has others, or none."""
     oldest = max(_changed_at(host, path) for path in _SETTINGS) - _OFF_S
+    if oldest > time.time():  # the clock was set back since: that time says nothing
+        return []
     disks = _disks(host)
     kernels = filter(_RELEASE.fullmatch, commands_to_rebuild(host))
     return [each for each in kernels if _changed_at(host, f"{_BOOT}/{disks[each]}") < oldest][:_MAX_KERNELS]

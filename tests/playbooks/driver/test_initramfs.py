@@ -248,6 +248,16 @@ def test_one_that_cannot_be_rebuilt_keeps_no_other_from_it(machine: Machine, com
     assert f"kernel {UBUNTU}" not in str(raised.value)
 
 
+def test_what_stands_where_a_disk_is_to_be_written_is_named(machine: Machine) -> None:
+    machine.write(f"/boot/initrd-{SLES}", "former")
+    machine.write("/boot/.grapnel", "somebody's")
+    machine.write("/usr/bin/dracut", mode=0o755)
+
+    with pytest.raises(InitramfsError, match=f"kernel {SLES} could not be rebuilt.*exists.*/boot/.grapnel"):
+        rebuild(machine.host)
+    assert machine.read("/boot/.grapnel") == "somebody's"
+
+
 def test_a_dracut_that_writes_nothing_is_no_success(machine: Machine) -> None:
     machine.write(f"/boot/initrd-{SLES}", "former")
     machine.write("/usr/bin/dracut", mode=0o755)

@@ -95,10 +95,8 @@ def _rebuild_beside(host: Host, kernel: str, command: list[str]) -> None:
         _run(host, kernel, command)
         new.replace(place)
         sync_folder(place.parent)
-    except LinkError as error:
+    except (LinkError, OSError) as error:
         raise InitramfsError(_complaint(kernel, str(error))) from error
-    except OSError as error:
-        raise InitramfsError(_complaint(kernel, error.strerror or str(error))) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -274,7 +274,7 @@ def test_a_module_that_nobody_signed_is_told_from_one_whose_signer_is_not_known(
 
 
 def test_a_signer_that_modinfo_cannot_read_is_not_nobody(machine: Machine) -> None:
-    """A modinfo without OpenSSL, or a certificate without a common name: it shows the signature, and an empty name."""
+    """Without OpenSSL, modinfo shows that there is a signature, and an empty name."""
     kernel = Kernel(machine, OLD, NEW, service=True)
     kernel.broken = {"nvidia"}
     machine.teach("modinfo /nvidia.ko", "sig_id:         PKCS#7\nsigner:         \nsig_hashalgo:   unknown\n")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record.durable import sync_folder
-from ansible_collections.grapnel.node.plugins.module_utils.files.links import LinkError, follow_links
 
 if TYPE_CHECKING:
     from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Host
@@ -91,11 +92,11 @@ def _rebuild_beside(host: Host, kernel: str, command: list[str]) -> None:
     shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
     try:
         folder.mkdir(mode=0o700)
-        place = host.path(follow_links(host, f"{_BOOT}/{new.name}"))  # as dracut does
         _run(host, kernel, command)
+        place = Path(os.path.realpath(host.path(f"{_BOOT}/{new.name}")))  # a link stays, as it does with dracut
         new.replace(place)
         sync_folder(place.parent)
-    except (LinkError, OSError) as error:
+    except OSError as error:
         raise InitramfsError(_complaint(kernel, str(error))) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)

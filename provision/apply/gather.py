@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from provision.apply.errors import CanceledError, RunError
 from provision.apply.follow import ToldRun
 from provision.apply.model import Failure, Status
-from provision.apply.runner import UNREAD, RunFinished, RunStatus, TaskDone, TaskOutcome
+from provision.apply.runner import RunFinished, RunStatus, TaskDone, TaskOutcome
 from provision.declaration.fleet.errors import FactsError
 from provision.declaration.fleet.facts.node import NodeFacts, parse_facts
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 RESULT = "facts"
 WITHOUT_FACTS = "its answer has no facts"
-REACH: Final = "reach.yml"  # beside the playbook that gathers
 SILENT = "ansible returned nothing for it: is it still in the inventory?"
 
 
@@ -30,31 +28,8 @@ def gather_facts(
 ) -> Mapping[str, NodeFacts | Failure]:
     """Return the facts of every node of the request, in its order, or the node's failure.
 
-    Nodes for which Ansible did not read why ssh ended are asked for nothing, which tells it, and then again.
-
     Raises RunError when Ansible could not run at all, CanceledError when it was interrupted.
     """
-    answers = _ask(runner, request, observe, cancel)
-    if unread := tuple(node for node, answer in answers.items() if _is_unread(answer)):
-        reach = replace(request, playbook=request.playbook.with_name(REACH), nodes=unread)
-        reached = _ask(runner, reach, observe, cancel)
-        answers |= {node: answer for node, answer in reached.items() if _is_unreachable(answer)}
-        if again := tuple(node for node in unread if not _is_unreachable(reached[node])):
-            answers |= _ask(runner, replace(request, nodes=again), observe, cancel)
-    return answers
-
-
-def _is_unreachable(answer: NodeFacts | Failure) -> bool:
-    return isinstance(answer, Failure) and answer.status is Status.UNREACHABLE
-
-
-def _is_unread(answer: NodeFacts | Failure) -> bool:
-    return isinstance(answer, Failure) and (answer.status, answer.message) == (Status.UNREACHABLE, UNREAD)
-
-
-def _ask(
-    runner: PlaybookRunner, request: RunRequest, observe: Observer, cancel: threading.Event
-) -> dict[str, NodeFacts | Failure]:
     answers: dict[str, NodeFacts | Failure] = {}
     run = ToldRun(runner, request, observe, gathering=True)
     for event in run.tasks(cancel):

@@ -77,6 +77,16 @@ def test_every_verb_of_the_node_daemon_says_its_codes() -> None:
         assert one_line(parser.epilog) == of_node.epilog_of(verb)
 
 
+def test_what_differs_by_act_names_acts_that_there_are() -> None:
+    """`mig` had a code of an act `back`, which is `restore`."""
+    parsers = verbs_below(build_node_parser("--help"))
+    for verb in ("mig", "gpu-settings"):
+        words = " ".join(of_node.OF_VERBS[verb].values())
+        named = {act for acts in re.findall(r"([a-z]+(?:, [a-z]+)*):", words) for act in acts.split(", ")}
+        assert named, verb
+        assert named <= set(verbs_below(parsers[verb]))
+
+
 @pytest.mark.parametrize(
     ("heading", "table"),
     [

@@ -273,6 +273,27 @@ def test_a_module_that_nobody_signed_is_told_from_one_whose_signer_is_not_known(
         exchange(machine)
 
 
+def test_a_signer_that_modinfo_cannot_read_is_not_nobody(machine: Machine) -> None:
+    """Without OpenSSL, modinfo shows that there is a signature, and an empty name."""
+    kernel = Kernel(machine, OLD, NEW, service=True)
+    kernel.broken = {"nvidia"}
+    machine.teach("modinfo /nvidia.ko", "sig_id:         PKCS#7\nsigner:         \nsig_hashalgo:   unknown\n")
+
+    with pytest.raises(KernelModuleError, match=r"the certificate of whoever signed it"):
+        exchange(machine)
+
+
+@pytest.mark.parametrize("asked", ["modinfo /nvidia.ko", "modprobe --show-depends nvidia"])
+def test_the_kernel_s_words_are_told_where_nobody_says_who_signed_the_module(machine: Machine, asked: str) -> None:
+    kernel = Kernel(machine, OLD, NEW, service=True)
+    kernel.broken = {"nvidia"}
+    machine.teach("modinfo /nvidia.ko", "signer: Somebody\n")
+    machine.teach(asked, return_code=124)
+
+    with pytest.raises(KernelModuleError, match=r"Key was rejected by service"):
+        exchange(machine)
+
+
 def test_a_module_that_was_loaded_before_and_cannot_be_again_is_a_failure(machine: Machine) -> None:
     kernel = Kernel(machine, OLD, NEW)
     kernel.broken = {"nvidia_drm"}

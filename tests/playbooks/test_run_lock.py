@@ -30,7 +30,7 @@ ADA = RunLock("a1:100:5", "ada@laptop", 1_790_000_000, 1800.0, "a1:101:6")
 LOCK_TASK = "grapnel.node.run_lock"
 LOCKED = ("collect.yml", "driver.yml", "reboot.yml", "release.yml", "remove.yml", "resume.yml", "stage.yml")
 LOCKED_IN_THEIR_ROLE = ("apply.yml", "site.yml")  # which take it only when there is something to do
-READING = ("built_module.yml", "driver_wait.yml", "facts.yml", "offered.yml", "reach.yml", "verify.yml")
+READING = ("built_module.yml", "driver_wait.yml", "facts.yml", "offered.yml", "verify.yml")
 BEN = replace(ADA, owner="b2:200:7", holder="ben@desk", process="b2:201:8")
 
 

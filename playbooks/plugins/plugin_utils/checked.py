@@ -10,7 +10,7 @@ import resource
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ansible.errors import AnsibleActionFail, AnsibleError
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.grapnel.node.plugins.plugin_utils.answer import AnswerError, check_answer
@@ -49,6 +49,11 @@ class CheckedAction(ActionBase):  # type: ignore[misc] # Ansible ships no types
         try:
             answer = self._execute_module(module_name=module, module_args=arguments, task_vars=task_vars)
             return check_answer(answer, self.RETURNS)
+        except AnsibleConnectionFailure as error:
+            # ssh ended before it took the module, and nobody read what it said: a command without input raises that.
+            if isinstance(error.__cause__, OSError):
+                self._low_level_execute_command("true", sudoable=False)
+            raise
         except AnsibleError:
             raise
         except AnswerError as error:

@@ -51,7 +51,7 @@ OF_VERBS: Mapping[str, Mapping[int, str]] = {
     "mig": {
         EXIT_OK: "shown, or cut as wanted",
         EXIT_FAILURE: "it cannot be cut so, or a step failed",
-        EXIT_NOT_AS_WANTED: "plan: there is something to change; apply, back: a GPU is still to be cut",
+        EXIT_NOT_AS_WANTED: "plan: there is something to change; apply, restore: a GPU is still to be cut",
     },
     "gpu-settings": {
         EXIT_OK: "shown, or set as declared",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from plugin.base.errors import ClusterError
 from plugin.publication.node_object.conditions import OWN_KINDS
-from plugin.publication.node_object.labels import owners_of
+from plugin.publication.node_object.label_owners import owners_of
 from plugin.publication.node_object.model import Condition
 from plugin.publication.node_object.requests import NODE_FEATURES
 

@@ -9,7 +9,7 @@ import os
 from typing import TYPE_CHECKING, Protocol
 
 from plugin.publication.node_object.conditions import bounded, conditions_of, drift_condition, with_changes
-from plugin.publication.node_object.labels import PREFIX, usable_labels
+from plugin.publication.node_object.label_owners import PREFIX, usable_labels
 from plugin.publication.node_object.model import Eviction, NodeFeature, Note
 from plugin.publication.node_object.notes import notes_of
 from plugin.publication.node_object.reporter import Reporter

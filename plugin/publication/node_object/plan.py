@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
-from plugin.publication.node_object.labels import still_refused
+from plugin.publication.node_object.label_owners import still_refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

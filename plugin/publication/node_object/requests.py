@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from plugin.publication.node_object.api.messages import JSON, Request
 from plugin.publication.node_object.conditions import transition_time
-from plugin.publication.node_object.labels import FIELD_MANAGER
+from plugin.publication.node_object.label_owners import FIELD_MANAGER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,7 +4,6 @@ The only importer of ``ansible_runner``. What a playbook means, which node comes
 says about a node's state is decided by the caller; nothing here knows about plans, facts or drivers.
 """
 
-from provision.apply.runner.ailments import UNREAD
 from provision.apply.runner.ansible import AnsibleRunner, find_collection
 from provision.apply.runner.early import EarlyAnsible
 from provision.apply.runner.model import (
@@ -21,7 +20,6 @@ from provision.apply.runner.model import (
 from provision.apply.runner.processes import end_processes
 
 __all__ = [
-    "UNREAD",
     "AnsibleRunner",
     "CutOff",
     "EarlyAnsible",

@@ -19,7 +19,7 @@ _BEFORE: Final = rf"(?:'(?P<before>{_PATH})': )?"
 _LINE: Final = 200  # what fits says by itself what is wrong and where, as grapnel's own modules do
 _PYTHONS: Final = "[Errno "  # unless it passes on an error of Python's
 # ssh has closed its input and not ended yet: Ansible gives up a millisecond later, and leaves unread what ssh says.
-UNREAD: Final = "ssh ended before it was told what to run, and what it said was not read: `ssh` to it says why"
+_UNREAD: Final = "ssh ended before it was told what to run, and what it said was not read: `ssh` to it says why"
 _INSTALL: Final = (
     "install a later one beside it, which Ansible finds by itself: `dnf install python3.11` on RHEL 8 and its kin, "
     "`zypper install python311` on SLES 15 SP4 or later"
@@ -42,7 +42,7 @@ _OF_CONNECTIONS: Final = (
         r"missing (?P<how>\w+) password|a password is required",
         "{how} asks for a password, and none is given: set ansible_become_password, or a rule that needs none",
     ),
-    (r"data could not be sent to remote host", UNREAD),
+    (r"data could not be sent to remote host", _UNREAD),
 )
 # Of a module that Ansible starts with Python 3.6, and of one for which it finds no Python.
 _OF_PYTHON: Final = (

@@ -25,12 +25,12 @@ from provision.report.console import make_console
 from provision.report.planned.rollout import render_rollout, rollout_document
 from provision.report.progress.live import open_view
 from provision.report.terminal import show
+from provision.rollout.changes.driver_verbs import execute_verb
+from provision.rollout.changes.reboot_plan import COMMAND, SINCE, RebootRequest, another_change, plan_reboots
+from provision.rollout.changes.reboot_steps import reboot_steps
 from provision.rollout.decision.hours import opening_hours
 from provision.rollout.decision.prepare import only_in_flight
 from provision.rollout.gates import ask_once
-from provision.rollout.verbs.driver_verbs import execute_verb
-from provision.rollout.verbs.reboot_plan import COMMAND, SINCE, RebootRequest, another_change, plan_reboots
-from provision.rollout.verbs.reboot_steps import reboot_steps
 
 if TYPE_CHECKING:
     import argparse
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from provision.cli.session.recording import Run
     from provision.cli.session.scope import Scope
     from provision.rollout.adapters import Adapters
+    from provision.rollout.changes.reboot_plan import RebootPlan
     from provision.rollout.interface.pause import Pause
     from provision.rollout.interface.progress import RolloutObserver
-    from provision.rollout.verbs.reboot_plan import RebootPlan
 
 
 def run(args: argparse.Namespace) -> int:

@@ -29,10 +29,10 @@ from provision.report.planned.rollout import render_rollout, rollout_document
 from provision.report.progress.live import open_view
 from provision.report.results import render_results
 from provision.report.terminal import show
-from provision.rollout.verbs.cluster_removal import take_back
-from provision.rollout.verbs.driver_verbs import execute_verb, verb_steps
-from provision.rollout.verbs.plan import EVERY_NODE, DriverVerb, Extent, plan_verb
-from provision.rollout.verbs.removing import Removing, named_parts
+from provision.rollout.changes.cluster_removal import take_back
+from provision.rollout.changes.driver_verbs import execute_verb, verb_steps
+from provision.rollout.changes.plan import EVERY_NODE, DriverVerb, Extent, plan_verb
+from provision.rollout.changes.removing import Removing, named_parts
 
 if TYPE_CHECKING:
     import argparse
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from provision.cli.session.scope import Scope
     from provision.declaration.fleet.facts.node import NodeFacts
     from provision.rollout.adapters import Adapters
+    from provision.rollout.changes.cluster_removal import ClusterRemoval
+    from provision.rollout.changes.plan import AnyVerb, VerbPlan
     from provision.rollout.interface.progress import RolloutObserver
-    from provision.rollout.verbs.cluster_removal import ClusterRemoval
-    from provision.rollout.verbs.plan import AnyVerb, VerbPlan
 
 SET_UP_AGAIN: Final = (
     "the next `grapnel apply` sets up again what is declared for {nodes}: take them out of the inventory, or declare "

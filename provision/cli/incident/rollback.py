@@ -15,8 +15,8 @@ from provision.cli.terminal import person
 from provision.cluster import open_api
 from provision.cluster.node_requests import KubernetesRequests
 from provision.cluster.reader import KubernetesReader
+from provision.rollout.changes.plan import DriverVerb, Extent
 from provision.rollout.requests import send_back
-from provision.rollout.verbs.plan import DriverVerb, Extent
 
 if TYPE_CHECKING:
     import argparse

@@ -11,9 +11,9 @@ from provision.apply.model import Note
 from provision.apply.removal import Part
 from provision.cli.session.fleet import inventories_of
 from provision.declaration.fleet.load import load
+from provision.rollout.changes.cluster_removal import ClusterRemoval, plan_cluster_removal
+from provision.rollout.changes.removing import Removing, left_in_cluster
 from provision.rollout.decision.prepare import runtime_classes
-from provision.rollout.verbs.cluster_removal import ClusterRemoval, plan_cluster_removal
-from provision.rollout.verbs.removing import Removing, left_in_cluster
 
 if TYPE_CHECKING:
     import argparse
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from provision.cli.session.scope import Scope
     from provision.declaration.fleet.model import Fleet
-    from provision.rollout.verbs.plan import AnyVerb
+    from provision.rollout.changes.plan import AnyVerb
 
 
 def with_classes(args: argparse.Namespace, verb: Removing, fleet: Fleet) -> Removing:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from provision.apply.removal import ALL_PARTS, Part
 from provision.cli.incident.driver_verb import run_verb
-from provision.rollout.verbs.removing import Removing
+from provision.rollout.changes.removing import Removing
 
 if TYPE_CHECKING:
     import argparse

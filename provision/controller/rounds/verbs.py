@@ -14,13 +14,13 @@ from provision.apply.model import Failure, Status
 from provision.apply.removal import ALL_PARTS, gather_removals
 from provision.base.errors import GrapnelError
 from provision.controller.rounds.apply import RoundResult, opened
+from provision.rollout.changes.driver_verbs import execute_verb, verb_steps
+from provision.rollout.changes.plan import DriverVerb, Extent, plan_verb
+from provision.rollout.changes.removing import Removing
 from provision.rollout.errors import ClusterError
 from provision.rollout.gates import GateKeeper
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.interface.node_marks import NodeMarks
-from provision.rollout.verbs.driver_verbs import execute_verb, verb_steps
-from provision.rollout.verbs.plan import DriverVerb, Extent, plan_verb
-from provision.rollout.verbs.removing import Removing
 
 if TYPE_CHECKING:
     import threading
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from provision.cluster.kubernetes.cluster import KubernetesCluster
     from provision.controller.decision.choice import Order
     from provision.controller.rounds.apply import Dependencies
+    from provision.rollout.changes.plan import VerbPlan
     from provision.rollout.interface.cluster import Cluster
     from provision.rollout.interface.instructions import Instructions
     from provision.rollout.interface.progress import RolloutObserver
     from provision.rollout.model import NodeView
-    from provision.rollout.verbs.plan import VerbPlan
 
 
 def roll_back(

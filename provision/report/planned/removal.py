@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from provision.apply.removal import NodeRemoval
-    from provision.rollout.verbs.cluster_removal import ClusterRemoval
+    from provision.rollout.changes.cluster_removal import ClusterRemoval
 
     Removals = Mapping[str, NodeRemoval | Failure]
 

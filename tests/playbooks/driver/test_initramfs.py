@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from ansible_collections.grapnel.node.plugins.module_utils.driver.initramfs import (
     InitramfsError,
@@ -14,6 +16,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.driver.initramfs impo
 )
 from ansible_collections.grapnel.node.plugins.module_utils.machine.host import Finished
 
+from provision.declaration.fleet.facts.driver import Initramfs
 from tests.playbooks.fakes import Machine
 
 if TYPE_CHECKING:
@@ -137,6 +140,49 @@ def test_a_disk_that_was_not_written_again_after_the_settings_is_told(machine: M
     assert read_initramfs(machine.host)["outdated"] == []
 
 
+def test_settings_of_a_clock_that_was_ahead_are_older_than_no_disk(machine: Machine) -> None:
+    """Every plan warned until that time came, whatever was written again."""
+    machine.write("/usr/bin/dracut", mode=0o755)
+    machine.write(f"/boot/initrd-{SLES}")
+    ahead = time.time() + 86400.0
+    os.utime(machine.write("/etc/modprobe.d/grapnel-nvidia.conf"), (ahead, ahead))
+
+    assert read_initramfs(machine.host)["outdated"] == []
+
+
+def test_disks_of_odd_names_and_of_many_kernels_leave_the_facts_whole(machine: Machine) -> None:
+    """The facts of such a node were invalid, so that nothing could be planned for it."""
+    machine.write("/usr/bin/dracut", mode=0o755)
+    machine.write("/etc/modprobe.d/grapnel-nvidia.conf")
+    for kernel in (f"{DEBIAN} (copy)", f"{DEBIAN},old", *(f"6.1.0-{number}-amd64" for number in range(100, 200))):
+        machine.write(f"/lib/modules/{kernel}/modules.dep")
+        os.utime(machine.write(f"/boot/initrd.img-{kernel}"), (1000.0, 1000.0))
+
+    outdated = msgspec.convert(read_initramfs(machine.host), Initramfs).outdated
+
+    assert outdated
+    assert all(kernel.startswith("6.1.0-1") for kernel in outdated)
+
+
+def test_a_link_stays_and_leads_to_what_dracut_has_written(machine: Machine) -> None:
+    """As dracut itself has it: a boot loader that reads where the link led went on with the former disk."""
+    machine.write("/usr/bin/dracut", mode=0o755)
+    place = machine.write(f"/boot/disks/{SLES}", "former")
+    link = machine.root / f"boot/initrd-{SLES}"
+    link.symlink_to(f"disks/{SLES}")
+
+    def write() -> Finished:
+        machine.write(f"/boot/.grapnel/initrd-{SLES}", "new")
+        return Finished(0)
+
+    machine.teach("nice -n 19 dracut --force", write)
+
+    rebuild(machine.host)
+
+    assert link.is_symlink()
+    assert place.read_text() == "new"
+
+
 def test_what_dracut_writes_replaces_the_disk_once_it_is_whole(machine: Machine) -> None:
     """Dracut copied over the disk: who was killed meanwhile left half of one."""
     machine.write("/usr/bin/dracut", mode=0o755)
@@ -176,6 +222,40 @@ def test_one_that_cannot_be_rebuilt_is_named_with_what_dracut_says_and_stays(mac
         rebuild(machine.host)
     assert [path.name for path in (machine.root / "boot").iterdir()] == [f"initrd-{SLES}"]
     assert machine.read(f"/boot/initrd-{SLES}") == "former"
+
+
+@pytest.mark.parametrize("command", ["dracut", "update-initramfs"])
+def test_one_that_cannot_be_rebuilt_keeps_no_other_from_it(machine: Machine, command: str) -> None:
+    """An old kernel's comes first: the one that boots next was left with the former driver."""
+    machine.write(f"/usr/bin/{command}", mode=0o755)
+    for kernel in (DEBIAN, UBUNTU):
+        machine.write(f"/boot/initrd.img-{kernel}", "former")
+    told: list[str] = []
+    name = "dracut --force /boot/.grapnel/initrd.img-" if command == "dracut" else "update-initramfs -u -k "
+    machine.teach(f"nice -n 19 {name}{DEBIAN}", return_code=1, stderr="no modules.dep\n")
+
+    def write() -> Finished:
+        told.append(UBUNTU)
+        machine.write(f"/boot/.grapnel/initrd.img-{UBUNTU}", "new")
+        return Finished(0)
+
+    machine.teach(f"nice -n 19 {name}{UBUNTU}", write)
+
+    with pytest.raises(InitramfsError) as raised:
+        rebuild(machine.host)
+    assert told == [UBUNTU]
+    assert f"kernel {DEBIAN} could not be rebuilt" in str(raised.value)
+    assert f"kernel {UBUNTU}" not in str(raised.value)
+
+
+def test_what_stands_where_a_disk_is_to_be_written_is_named(machine: Machine) -> None:
+    machine.write(f"/boot/initrd-{SLES}", "former")
+    machine.write("/boot/.grapnel", "somebody's")
+    machine.write("/usr/bin/dracut", mode=0o755)
+
+    with pytest.raises(InitramfsError, match=f"kernel {SLES} could not be rebuilt.*exists.*/boot/.grapnel"):
+        rebuild(machine.host)
+    assert machine.read("/boot/.grapnel") == "somebody's"
 
 
 def test_a_dracut_that_writes_nothing_is_no_success(machine: Machine) -> None:

@@ -68,6 +68,16 @@ def test_certificates_are_those_of_the_kernel_and_of_shim(machine: Machine) -> N
     }
 
 
+def test_certificates_that_are_too_many_are_not_told_without_the_last(machine: Machine) -> None:
+    """Keys of users are in that file too: the owner's certificate was cut off, and said to be lacking."""
+    machine.write("/sys/module/module/parameters/sig_enforce", "Y\n")
+    line = "{:08x} I------ 1 perm 1f010001 0 0 asymmetri {}: X509.rsa 5c6e []\n"
+    added = "".join(line.format(number, f"added {number}") for number in range(1000))
+    machine.write("/proc/keys", added + line.format(1000, "Site: modules: 0a1b2c"))
+
+    assert read_secure_boot(machine.host)["enrolled"] is None
+
+
 def test_certificates_that_nobody_may_see_are_not_none(machine: Machine) -> None:
     add_variable(machine, SECURE_BOOT, 1)
     machine.write("/proc/keys", "1345 I--Q--- 2 perm 1f3f0000 0 65534 keyring _uid.0: empty\n")

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from plugin.publication.node_object.conditions import OWN_KINDS
-from plugin.publication.node_object.labels import FIELD_MANAGER
+from plugin.publication.node_object.label_owners import FIELD_MANAGER
 from plugin.publication.node_object.requests import STRATEGIC
 from tests.plugin.daemon_process import REPOSITORY
 from tests.plugin.node_object.pod_account import LABELS, NAMESPACE, Account, account_on, with_token

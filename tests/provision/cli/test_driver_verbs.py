@@ -19,9 +19,9 @@ from provision.cli.incident.driver_verb import change_drivers, show_verb
 from provision.cli.parsers.options import verb_arguments
 from provision.cli.session.fleet import load_fleet
 from provision.cli.session.scope import open_scope, with_unnamed
+from provision.rollout.changes.plan import DriverVerb, Extent
+from provision.rollout.changes.removing import Removing
 from provision.rollout.interface.pause import Pause
-from provision.rollout.verbs.plan import DriverVerb, Extent
-from provision.rollout.verbs.removing import Removing
 from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, raw_facts, scope_of
 from tests.provision.rollout.fakes import NEW, OLD
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from provision.apply.runner import RunRequest
-    from provision.rollout.verbs.plan import AnyVerb
+    from provision.rollout.changes.plan import AnyVerb
 
 REMOVE = Removing(parts=frozenset({Part.DRIVER}))
 STEP = {"part": "driver", "action": "install", "target": f"libcuda1 {OLD}", "reason": f"is {NEW} now"}

@@ -11,7 +11,7 @@ import pytest
 from provision.apply.removal import ALL_PARTS, Part
 from provision.apply.runner import Event, RunFinished, RunStatus, TaskDone, TaskOutcome
 from provision.cli.incident.driver_verb import change_drivers, show_verb
-from provision.rollout.verbs.removing import Removing
+from provision.rollout.changes.removing import Removing
 from tests.provision.apply.fakes import FakeFleet, FakeNode, cluster_of, context, raw_facts, scope_of
 from tests.provision.rollout.fakes import NEW, OLD
 

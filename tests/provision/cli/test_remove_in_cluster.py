@@ -13,9 +13,9 @@ from provision.apply.removal import ALL_PARTS, Part
 from provision.cli.incident.driver_verb import change_drivers, show_verb
 from provision.cli.leave.cluster_removal import with_classes
 from provision.declaration.fleet.load import load
+from provision.rollout.changes.removing import Removing
 from provision.rollout.errors import ClusterError
 from provision.rollout.interface.node_marks import MarkChange
-from provision.rollout.verbs.removing import Removing
 from tests.provision.apply.fakes import cluster_of, context, scope_of
 from tests.provision.cli.test_remove import Nodes, answer, nodes_with, said
 from tests.provision.rollout.fakes import NEW

@@ -11,9 +11,9 @@ from provision.apply.model import NodeResult, Status
 from provision.apply.removal import ALL_PARTS
 from provision.cluster.kubernetes.nodes.marks import AS_DECLARED
 from provision.cluster.kubernetes.nodes.node_marks import MARKS
+from provision.rollout.changes.cluster_removal import plan_cluster_removal, take_back
+from provision.rollout.changes.removing import Removing
 from provision.rollout.interface.node_marks import NO_MARKS, MarkChange, NodeMarks
-from provision.rollout.verbs.cluster_removal import plan_cluster_removal, take_back
-from provision.rollout.verbs.removing import Removing
 from tests.provision.cluster.counting import count
 
 if TYPE_CHECKING:

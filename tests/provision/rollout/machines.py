@@ -10,9 +10,9 @@ from provision.apply.model import Failure, NodeResult, Status
 from provision.apply.runner import RunFinished, RunStatus, TaskDone, TaskOutcome
 from provision.declaration.fleet.facts.driver import DriverRun, DriverState
 from provision.rollout.adapters import Adapters
+from provision.rollout.changes.driver_verbs import execute_verb, verb_steps
+from provision.rollout.changes.plan import DriverVerb, Extent, VerbPlan, plan_verb
 from provision.rollout.model import Phase
-from provision.rollout.verbs.driver_verbs import execute_verb, verb_steps
-from provision.rollout.verbs.plan import DriverVerb, Extent, VerbPlan, plan_verb
 from tests.provision.apply.fakes import FakeFleet, FakeNode, context
 from tests.provision.rollout.fakes import NEW, OLD, Clock, FakeCluster, record
 from tests.provision.rollout.fakes import FakeNode as ClusterNode

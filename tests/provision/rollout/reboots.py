@@ -13,9 +13,9 @@ import msgspec
 from provision.apply.runner import RunFinished, RunStatus, TaskDone, TaskOutcome
 from provision.declaration.fleet.facts.driver import PendingReboot
 from provision.rollout.adapters import Adapters
-from provision.rollout.verbs.driver_verbs import execute_verb
-from provision.rollout.verbs.reboot_plan import SINCE, RebootPlan, RebootRequest, plan_reboots
-from provision.rollout.verbs.reboot_steps import reboot_steps
+from provision.rollout.changes.driver_verbs import execute_verb
+from provision.rollout.changes.reboot_plan import SINCE, RebootPlan, RebootRequest, plan_reboots
+from provision.rollout.changes.reboot_steps import reboot_steps
 from tests.provision.apply.fakes import context
 from tests.provision.rollout.fakes import CALM, OLD, Clock, FakeCluster, FakeNode, pod
 from tests.provision.samples import make_facts, make_module, make_stack

@@ -12,13 +12,13 @@ import pytest
 
 from provision.apply.model import Failure, Note, Status
 from provision.apply.runner import CutOff, RunFinished, RunStatus, TaskDone, TaskOutcome, TaskStarted
+from provision.rollout.changes.driver_verbs import VerbSteps
+from provision.rollout.changes.plan import DriverVerb
+from provision.rollout.changes.reboot_steps import RebootSteps
 from provision.rollout.model import Origin, Phase
 from provision.rollout.states import stepped
 from provision.rollout.step import StepOutcome
 from provision.rollout.steps.node_steps import NodeSteps
-from provision.rollout.verbs.driver_verbs import VerbSteps
-from provision.rollout.verbs.plan import DriverVerb
-from provision.rollout.verbs.reboot_steps import RebootSteps
 from tests.provision.apply.fakes import Watcher, context, plan_staged, raw_facts
 from tests.provision.rollout.fakes import NEW, NOON, OLD, record, state, view
 from tests.provision.samples import make_stack

@@ -15,11 +15,11 @@ from provision.declaration.fleet.facts.driver import DriverRun, DriverState
 from provision.declaration.fleet.facts.node import Installation
 from provision.declaration.spec.model import GpuInterface
 from provision.rollout.adapters import Adapters
+from provision.rollout.changes.driver_verbs import execute_verb, verb_steps
+from provision.rollout.changes.plan import DriverVerb, VerbPlan, plan_verb
+from provision.rollout.changes.removing import Removing
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import ChangeKind, Phase
-from provision.rollout.verbs.driver_verbs import execute_verb, verb_steps
-from provision.rollout.verbs.plan import DriverVerb, VerbPlan, plan_verb
-from provision.rollout.verbs.removing import Removing
 from tests.provision.apply.fakes import FakeFleet, FakeNode, context
 from tests.provision.rollout.fakes import NEW, OLD, Clock, FakeCluster, pod, record, view
 from tests.provision.rollout.fakes import FakeNode as ClusterNode
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from provision.apply.runner import Event, RunRequest
     from provision.declaration.fleet.facts.node import NodeFacts
+    from provision.rollout.changes.plan import AnyVerb
     from provision.rollout.model import NodeView, Record
-    from provision.rollout.verbs.plan import AnyVerb
 
 BACK, REMOVE = DriverVerb.BACK, Removing(parts=frozenset({Part.DRIVER}))
 PROGRAM: dict[str, Installation | None] = {"driver": Installation(digest="d4")}

@@ -9,9 +9,7 @@ import pytest
 
 from provision.apply.model import Failure, NodeResult, Status
 from provision.declaration.fleet.facts.driver import DriverRun, DriverState, Kernel, ModuleFile, PendingReboot
-from provision.rollout.interface.cluster import NodeProblem
-from provision.rollout.model import ChangeKind, Phase
-from provision.rollout.verbs.reboot_plan import (
+from provision.rollout.changes.reboot_plan import (
     RebootPlan,
     RebootRequest,
     another_change,
@@ -19,6 +17,8 @@ from provision.rollout.verbs.reboot_plan import (
     why_needed,
     why_not,
 )
+from provision.rollout.interface.cluster import NodeProblem
+from provision.rollout.model import ChangeKind, Phase
 from tests.provision.rollout.fakes import MINUTE, NEW, NOON, OLD, record, view
 from tests.provision.samples import make_facts, make_module, make_stack, replace
 

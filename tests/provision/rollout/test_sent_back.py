@@ -9,10 +9,10 @@ import pytest
 
 from provision.cluster.record import decode_record, encode_record
 from provision.rollout.adapters import Adapters
+from provision.rollout.changes.driver_verbs import execute_verb, verb_steps
+from provision.rollout.changes.plan import Extent, plan_verb
 from provision.rollout.decision import undoing
 from provision.rollout.model import Phase, Record
-from provision.rollout.verbs.driver_verbs import execute_verb, verb_steps
-from provision.rollout.verbs.plan import Extent, plan_verb
 from tests.provision.apply.fakes import context
 from tests.provision.rollout.fakes import NEW, OLD, Clock, record
 from tests.provision.rollout.machines import BACK, BEFORE, CHANGED, Machines, machines

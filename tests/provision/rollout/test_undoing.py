@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provision.declaration.spec.model import GpuInterface
+from provision.rollout.changes.plan import Extent, plan_verb
 from provision.rollout.decision.advance import begin
 from provision.rollout.decision.snapshot import Write
 from provision.rollout.decision.undoing import Part, part_of
 from provision.rollout.model import ChangeKind, Phase
-from provision.rollout.verbs.plan import Extent, plan_verb
 from tests.provision.rollout.fakes import NEW, NOON, OLD, record, state, view
 from tests.provision.samples import make_stack
 

@@ -8,13 +8,13 @@ import pytest
 
 from provision.apply.model import Failure, Status
 from provision.apply.removal import Part
+from provision.rollout.changes.plan import DriverVerb, Extent, plan_verb
+from provision.rollout.changes.removing import Removing
 from provision.rollout.decision.decide import decide
 from provision.rollout.decision.order.domains import members_of
 from provision.rollout.decision.policy import DrainPolicy, Policy
 from provision.rollout.decision.snapshot import NodeState, Snapshot, StepResult, Write
 from provision.rollout.model import Phase
-from provision.rollout.verbs.plan import DriverVerb, Extent, plan_verb
-from provision.rollout.verbs.removing import Removing
 from tests.provision.rollout.fakes import MINUTE, NEW, NOON, OLD, KilledError, pod, record, state, view
 from tests.provision.rollout.machines import (
     BEFORE,

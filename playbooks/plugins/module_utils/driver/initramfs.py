@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.grapnel.node.plugins.module_utils.driver.record.durable import sync_folder
@@ -27,6 +31,9 @@ _BESIDE = "/boot/.grapnel"
 # What a disk has of the driver's settings; a time of FAT, which /boot may be, is two seconds off.
 _SETTINGS = ("/etc/modprobe.d/grapnel-nvidia.conf", "/etc/dracut.conf.d/grapnel-nvidia.conf")
 _OFF_S = 2.0
+# What facts may have; whoever has named a folder of modules otherwise has one that no kernel looks for.
+_RELEASE = re.compile(r"[A-Za-z0-9._+~:@-]{1,128}")
+_MAX_KERNELS = 32
 
 
 class InitramfsError(Exception):
@@ -41,8 +48,11 @@ def read_initramfs(host: Host) -> dict[str, Any]:
 def _outdated(host: Host) -> list[str]:
     """Return the kernels whose disk is older than the driver's settings: it has others, or none."""
     oldest = max(_changed_at(host, path) for path in _SETTINGS) - _OFF_S
+    if oldest > time.time():  # the clock was set back since: that time says nothing
+        return []
     disks = _disks(host)
-    return [kernel for kernel in commands_to_rebuild(host) if _changed_at(host, f"{_BOOT}/{disks[kernel]}") < oldest]
+    kernels = filter(_RELEASE.fullmatch, commands_to_rebuild(host))
+    return [each for each in kernels if _changed_at(host, f"{_BOOT}/{disks[each]}") < oldest][:_MAX_KERNELS]
 
 
 def _changed_at(host: Host, path: str) -> float:
@@ -53,13 +63,16 @@ def _changed_at(host: Host, path: str) -> float:
 
 
 def rebuild(host: Host) -> str:
-    """Rebuild those that there are, and return their kernels; raises `InitramfsError`."""
-    commands = commands_to_rebuild(host)
+    """Rebuild those that there are, and return their kernels; raises `InitramfsError` when all were tried."""
+    commands, complaints = commands_to_rebuild(host), []
     for kernel, command in commands.items():
-        if command[0] == "dracut":
-            _rebuild_beside(host, kernel, command)
-        else:
-            _run(host, kernel, command)
+        make = _rebuild_beside if command[0] == "dracut" else _run
+        try:
+            make(host, kernel, command)
+        except InitramfsError as error:  # the one that boots next may be another one
+            complaints.append(str(error))
+    if complaints:
+        raise InitramfsError("; ".join(complaints))
     return ", ".join(commands)
 
 
@@ -80,10 +93,11 @@ def _rebuild_beside(host: Host, kernel: str, command: list[str]) -> None:
     try:
         folder.mkdir(mode=0o700)
         _run(host, kernel, command)
-        new.replace(host.path(f"{_BOOT}/{new.name}"))
-        sync_folder(host.path(_BOOT))
+        place = Path(os.path.realpath(host.path(f"{_BOOT}/{new.name}")))  # a link stays, as it does with dracut
+        new.replace(place)
+        sync_folder(place.parent)
     except OSError as error:
-        raise InitramfsError(_complaint(kernel, error.strerror or str(error))) from error
+        raise InitramfsError(_complaint(kernel, str(error))) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -6,6 +6,7 @@ comes after a kill restores it; the mark below tells those who gather facts that
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from ansible_collections.grapnel.node.plugins.module_utils.kernel.modprobe impor
     module_file,
     unload,
 )
+from ansible_collections.grapnel.node.plugins.module_utils.machine.host import HostError
 from ansible_collections.grapnel.node.plugins.module_utils.machine.units import RELOAD_MARK
 from ansible_collections.grapnel.node.plugins.module_utils.use.modules import (
     UNLOAD_ORDER,
@@ -152,9 +154,11 @@ def load_all(host: Host, before: Before, version: str) -> None:
 
 def _key_hint(host: Host) -> str:
     """Tell why the kernel refused the driver's key: it has the same error for a module that nobody signed."""
-    file = module_file(host, _NVIDIA)
-    fields = describe_module(host, file) if file else {}
-    return _UNSIGNED_HINT if fields and not fields.get("signer") else _KEY_HINT
+    fields: dict[str, str] = {}
+    with contextlib.suppress(HostError):  # what the kernel said counts more
+        file = module_file(host, _NVIDIA)
+        fields = describe_module(host, file) if file else {}
+    return _UNSIGNED_HINT if fields and "signer" not in fields else _KEY_HINT  # empty where modinfo cannot read it
 
 
 def write_mark(host: Host, before: Before) -> None:

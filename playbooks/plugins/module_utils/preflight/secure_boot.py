@@ -81,4 +81,5 @@ def _enrolled(host: Host, *, is_enabled: bool) -> list[str] | None:
         names += [name for each in _CERTIFICATE.split(shown) for name in _names_of_shim(each)]
     if not names:
         return [] if text is not None and not is_enabled else None
-    return [printable(name.strip()) for name in list(dict.fromkeys(names))[:_MAX_KEYS]]
+    found = dict.fromkeys(name.strip() for name in names)
+    return None if len(found) > _MAX_KEYS else [printable(name) for name in found]  # one that is cut off is not lacking

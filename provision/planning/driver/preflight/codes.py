@@ -123,7 +123,7 @@ SECURE_BOOT_UNKNOWN: Final = _warning(
 NOUVEAU_LOADED: Final = _error(
     "nouveau-loaded",
     "nouveau has the GPUs, and the driver's module cannot take them from it",
-    "blacklist nouveau, rewrite the initramfs (update-initramfs -u or dracut -f) and reboot",
+    "blacklist nouveau, rewrite the initramfs (update-initramfs -u or dracut -f: docs/systems/boot.md) and reboot",
 )
 NOUVEAU_NOT_BLACKLISTED: Final = _warning(
     "nouveau-not-blacklisted",

@@ -14,6 +14,7 @@ from provision.declaration.fleet.facts.driver import DriverRun, DriverState
 from provision.declaration.fleet.facts.node import FileState, NodeFacts
 from provision.declaration.spec.model import Scheduler
 from provision.rollout.adapters import Adapters
+from provision.rollout.changes.plan import DriverVerb, Extent, plan_verb
 from provision.rollout.decision.order.together import with_domains
 from provision.rollout.decision.policy import drain_policy, strictest
 from provision.rollout.decision.prepare import in_their_places
@@ -25,7 +26,6 @@ from provision.rollout.interface.gates import GateState
 from provision.rollout.interface.instructions import Instructions
 from provision.rollout.model import Phase
 from provision.rollout.simulate.executor import VirtualExecutor
-from provision.rollout.verbs.plan import DriverVerb, Extent, plan_verb
 from tests.provision.rollout.model.invariants import Invariants, hold, is_unfinished
 from tests.provision.rollout.model.policies import POLICIES
 from tests.provision.samples import make_facts, make_module, make_stack

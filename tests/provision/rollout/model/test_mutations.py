@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from provision.rollout.changes import plan as verb_plan
 from provision.rollout.decision import advance, census, decide
 from provision.rollout.decision.admission import NOTHING, Admission
 from provision.rollout.decision.order.domains import Domains
@@ -17,7 +18,6 @@ from provision.rollout.engine import Engine
 from provision.rollout.model import Phase, Record
 from provision.rollout.simulate.cluster import SimulatedCluster
 from provision.rollout.states import entered, stepped
-from provision.rollout.verbs import plan as verb_plan
 from tests.provision.rollout.model.events import Event, drawn
 from tests.provision.rollout.model.policies import NEWER
 from tests.provision.rollout.model.shrink import violated

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.publication.node_object.labels import is_label, still_refused, usable_labels
+from plugin.publication.node_object.label_owners import is_label, still_refused, usable_labels
 
 # Kubernetes' own words for it: IsQualifiedName and IsValidLabelValue in apimachinery's validation.
 NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")

@@ -11,6 +11,8 @@ from provision.apply.follow import follow
 from provision.apply.model import Failure, NodeFinished, NodeResult, Status
 from provision.apply.removal import NodeRemoval
 from provision.declaration.spec.model import Mig
+from provision.rollout.changes.plan import NO_DRIVER, DriverVerb, may_end_without_driver
+from provision.rollout.changes.removing import Removing
 from provision.rollout.decision.outcome import results_of
 from provision.rollout.engine import Engine
 from provision.rollout.execution import refuse_if_changed
@@ -20,8 +22,6 @@ from provision.rollout.step import StepOutcome
 from provision.rollout.steps.node_program import GONE_BACK, TRIES, last_word, settled_facts
 from provision.rollout.steps.node_steps import NodeSteps
 from provision.rollout.steps.way_back import loaded_version
-from provision.rollout.verbs.plan import NO_DRIVER, DriverVerb, may_end_without_driver
-from provision.rollout.verbs.removing import Removing
 
 if TYPE_CHECKING:
     import threading
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from provision.declaration.fleet.facts.node import NodeFacts
     from provision.declaration.spec.model import StackSpec
     from provision.rollout.adapters import Adapters
+    from provision.rollout.changes.plan import AnyVerb, VerbPlan
     from provision.rollout.decision.prepare import Prepared
     from provision.rollout.interface.progress import RolloutObserver
     from provision.rollout.model import Origin
-    from provision.rollout.verbs.plan import AnyVerb, VerbPlan
 
 
 @dataclass(frozen=True, slots=True)

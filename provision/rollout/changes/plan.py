@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from provision.apply.model import Failure, NodeResult, Status
 from provision.apply.removal import Part
 from provision.declaration.spec.model import Rollout
+from provision.rollout.changes.removing import Removing
 from provision.rollout.decision import undoing
 from provision.rollout.decision.census import in_order
 from provision.rollout.decision.order.membership import with_waves
@@ -27,7 +28,6 @@ from provision.rollout.decision.snapshot import NodeState
 from provision.rollout.interface.cluster import NodeProblem
 from provision.rollout.model import ChangeKind, Origin, Phase
 from provision.rollout.steps.way_back import is_back, loaded_version
-from provision.rollout.verbs.removing import Removing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

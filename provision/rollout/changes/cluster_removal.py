@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from provision.apply.model import NodeResult
     from provision.base.errors import GrapnelError
+    from provision.rollout.changes.removing import Removing
     from provision.rollout.interface.cluster import Cluster
     from provision.rollout.interface.node_marks import MarkChange
-    from provision.rollout.verbs.removing import Removing
 
 _GONE = (Status.REMOVED, Status.UNCHANGED)
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from provision.apply.follow import follow
 from provision.apply.model import Failure, NodeResult, Status
 from provision.apply.playbooks import is_boot
+from provision.rollout.changes.driver_verbs import with_driver
 from provision.rollout.model import Phase
 from provision.rollout.step import StepOutcome
 from provision.rollout.steps.node_program import TRIES
 from provision.rollout.steps.node_steps import NodeSteps
-from provision.rollout.verbs.driver_verbs import with_driver
 
 if TYPE_CHECKING:
     import threading
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from provision.apply.context import ApplyContext
     from provision.apply.model import Observer
     from provision.declaration.spec.model import StackSpec
+    from provision.rollout.changes.reboot_plan import RebootPlan
     from provision.rollout.model import Origin
-    from provision.rollout.verbs.reboot_plan import RebootPlan
 
 
 @dataclass(frozen=True, slots=True)

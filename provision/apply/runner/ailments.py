@@ -42,7 +42,10 @@ _OF_CONNECTIONS: Final = (
         r"missing (?P<how>\w+) password|a password is required",
         "{how} asks for a password, and none is given: set ansible_become_password, or a rule that needs none",
     ),
-    (r"data could not be sent to remote host", _UNREAD),
+    (
+        r"data could not be sent to remote host \S+ make sure this host can be reached over ssh(?:\.|: \[errno )",
+        _UNREAD,
+    ),
 )
 # Of a module that Ansible starts with Python 3.6, and of one for which it finds no Python.
 _OF_PYTHON: Final = (

@@ -52,10 +52,14 @@ _NO_STEPS: Final = frozenset(
 _SPOKEN: Final = ("msg", "module_stderr", "stderr", "exception")
 _SILENT: Final = ("", "(traceback unavailable)")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_VIA_SSH: Final = "Failed to connect to the host via ssh:"
+# The second where a module was the first thing that was sent, as with a declared interpreter.
+_VIA_SSH: Final = (
+    r"(?:Failed to connect to the host via ssh"
+    r"|Data could not be sent to remote host \S+ Make sure this host can be reached over ssh):\s*"
+)
 _PREFIX = re.compile(
     r"^(?:(?:Task|Action|Module) failed(?: with exception)?:\s*"
-    rf"|{_VIA_SSH}\s*"
+    rf"|{_VIA_SSH}"
     r"|\[ERROR\]:\s*|ERROR!\s*)"
 )
 _SSH_CHATTER = re.compile(r"^(?:Warning: Permanently added|\*\* |debug\d: |Shared connection to )")
@@ -149,7 +153,7 @@ def condense(text: str) -> str:
     """Return Ansible's message as one line: the first one that says what is wrong."""
     lines = [_without_prefixes(line.strip()) for line in _COLOUR.sub("", text).splitlines()]
     telling = [line for line in lines if line and not _SSH_CHATTER.match(line)] or lines
-    reasons = [line for line in telling if _SSH_REASON.match(line)] if _VIA_SSH in text else []
+    reasons = [line for line in telling if _SSH_REASON.match(line)] if re.search(_VIA_SSH, text) else []
     return _shortened(next(iter(reasons or telling), "").rstrip("."))
 
 

@@ -164,6 +164,31 @@ def test_whatever_a_node_answers_is_an_event_of_that_node(body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        pytest.param("", "the connection ended without a word: is the machine still there?", id="no word"),
+        pytest.param(
+            "ssh: connect to host n1 port 22: No route to host",
+            "ssh: connect to host n1 port 22: No route to host",
+            id="no machine",
+        ),
+        pytest.param(
+            "Authorized use only.\nada@n1: Permission denied (publickey).",
+            "ada@n1: Permission denied (publickey)",
+            id="a banner",
+        ),
+    ],
+)
+def test_what_ssh_says_is_told_where_it_was_to_take_a_module(said: str, message: str) -> None:
+    """With a declared interpreter it is the first thing, and no node out of reach was told with ssh's words."""
+    text = (
+        f'Task failed: Data could not be sent to remote host "n1". Make sure this host can be reached over ssh: {said}'
+    )
+
+    assert ended(frame("unreachable", body=answer(msg=text))).message == message
+
+
+@pytest.mark.parametrize(
     ("text", "line"),
     [
         pytest.param(

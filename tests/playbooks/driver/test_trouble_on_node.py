@@ -132,7 +132,7 @@ def test_a_module_that_the_kernel_refuses_is_a_quarantine_that_ends_with_the_cau
     after = node.swap(identifier)
 
     assert refused["state"] == "quarantined", refused["reason"]
-    assert "Key was rejected by service (the kernel does not have the certificate" in refused["reason"]
+    assert "Key was rejected by service (it is not signed" in refused["reason"]
     assert "going back failed at back-load" in refused["reason"]
     assert (after["state"], after["reason"]) == ("done", "")
     node.assert_has(NEW)

@@ -119,7 +119,7 @@ def molecule(session: Session) -> None:
 def demo(session: Session) -> None:
     """Set everything up and run the main job where a person can watch it."""
     os.environ[FOR_DEMO] = "1"
-    _announce(session, "modules", "three to five minutes, half of them for a kernel module of the driver")
+    _announce(session, "modules", "about three minutes, half of them for a kernel module of the driver")
     session.environment(tree_stage("trixie"))
     session.prepare(demo_stages(session))
     session.show(session.python("demo", "-m", "lab.demo"))

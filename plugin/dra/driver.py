@@ -88,7 +88,7 @@ class ClaimDriver:
 
     def prepare(self) -> None:
         """Have the CDI file say what there is, and be there; raises ClaimError."""
-        raise NotImplementedError  # what a driver has to bring itself
+        raise NotImplementedError  # each driver overrides it; the hooks below have defaults, so that it is no abstract class
 
     async def ready(self, record: Record) -> Record:
         """Return it: nothing is made for a claim."""
@@ -110,7 +110,7 @@ class ClaimDriver:
 
     def _read_claim(self, claim: ClaimName) -> dict[str, Any]:
         """Return what the API says of a claim; called in a thread; raises ClaimError, ClusterError."""
-        raise NotImplementedError  # what a driver has to bring itself
+        raise NotImplementedError  # each driver overrides it, as it does `prepare`
 
     @property
     def is_done(self) -> bool:

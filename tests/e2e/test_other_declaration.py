@@ -173,7 +173,7 @@ def test_a_pod_of_the_daemon_serves_claims_and_the_next_one_takes_them_over(
         room.start(template(), claims_one("first", node))
         room.wait_running(["first"])
         slices, identity, gone = versions(stage, node), room.identities("first"), daemonset.daemon_pod(stage)
-        # One is made anew, and replaced as soon as it is ready.
+        # The pod is recreated, and replaced as soon as the new one is ready.
         stage.api.delete_pod(daemonset.NAMESPACE, gone)
         wait_for("another pod is ready", lambda: daemonset.daemon_pod(stage) != gone)
         before = daemonset.daemon_pod(stage)

@@ -241,7 +241,7 @@ def where_there_is_no_room_for_another_one_the_disk_stays(operator: Operator, di
 
 
 def a_dracut_that_is_killed_leaves_the_disk_and_the_next_one_nothing_else(operator: Operator, disk: Boot) -> None:
-    """What it leaves is in a folder of grapnel's, which the next one begins anew."""
+    """What it leaves is in a folder of grapnel's, which the next run empties first."""
     stamp = disk.stamp
     killed = rebuild(operator.node, "echo 'kill -KILL 0' > /etc/dracut.conf.d/zz-lab.conf")
     assert killed.returncode != 0

@@ -88,7 +88,7 @@ class ClaimDriver:
 
     def prepare(self) -> None:
         """Have the CDI file say what there is, and be there; raises ClaimError."""
-        raise NotImplementedError  # each driver overrides it; the hooks below have defaults, so that it is no abstract class
+        raise NotImplementedError  # each driver overrides it; no abstract class, as hooks below do nothing
 
     async def ready(self, record: Record) -> Record:
         """Return it: nothing is made for a claim."""

@@ -8,6 +8,7 @@ trace here.
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import os
 import select
@@ -39,6 +40,7 @@ def main() -> None:
     _open_as(asked["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 1, 2)
     os.environ.update(asked["environment"])
     sys.argv = asked["command"]
+    gc.enable()  # as ansible-playbook has it; what is imported is left out by the callback
     PlaybookCLI.cli_executor(sys.argv)
 
 
@@ -76,6 +78,7 @@ def _open_as(path: str, flags: int, *descriptors: int) -> None:
 
 
 if __name__ == "__main__":
+    gc.disable()  # modules are no garbage: the collector looks through them again and again while they are loaded
     import ansible.cli  # noqa: F401 - what both need, before the fork
 
     main()

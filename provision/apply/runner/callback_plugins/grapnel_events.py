@@ -9,6 +9,7 @@ stated size behind the event's header, so that no text in it can look like an ev
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import os
 import time
@@ -36,6 +37,7 @@ MAX_ANSWER_BYTES = 4 * 1024 * 1024
 MAX_SHOWN_BYTES = 256 * 1024
 _MAX_TEXT = 16 * 1024
 _MESSAGE = "msg"
+_COLLECT_AT = 100_000  # new objects; at Python's 700, looking for the little garbage that there is takes a run a fifteenth
 _STREAMS = ("module_stderr", "stderr", "exception", "module_stdout", "stdout")
 
 
@@ -48,6 +50,8 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc] # Ansible ships no 
 
     def __init__(self) -> None:
         super().__init__()
+        gc.freeze()  # Ansible and its plugins stay to the end, and each task's process would get copies of what is looked at
+        gc.set_threshold(_COLLECT_AT)
         self._keys = tuple(filter(None, os.environ.get(KEYS, "").split(",")))
         self._pipe = _open_pipe(os.environ.get(CHANNEL, ""))
 

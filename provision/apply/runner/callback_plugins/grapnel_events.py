@@ -37,7 +37,8 @@ MAX_ANSWER_BYTES = 4 * 1024 * 1024
 MAX_SHOWN_BYTES = 256 * 1024
 _MAX_TEXT = 16 * 1024
 _MESSAGE = "msg"
-_COLLECT_AT = 100_000  # new objects; at Python's 700, looking for the little garbage that there is takes a run a fifteenth
+# New objects; at Python's 700, looking for the little garbage that there is takes a run a fifteenth of its time.
+_COLLECT_AT = 100_000
 _STREAMS = ("module_stderr", "stderr", "exception", "module_stdout", "stdout")
 
 

@@ -51,7 +51,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc] # Ansible ships no 
 
     def __init__(self) -> None:
         super().__init__()
-        gc.freeze()  # Ansible and its plugins stay to the end, and each task's process would get copies of what is looked at
+        gc.freeze()  # Ansible stays to the end; looking through it would copy it into the process of each task
         gc.set_threshold(_COLLECT_AT)
         self._keys = tuple(filter(None, os.environ.get(KEYS, "").split(",")))
         self._pipe = _open_pipe(os.environ.get(CHANNEL, ""))

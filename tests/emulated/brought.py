@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import subprocess
-import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -60,8 +59,8 @@ def bring(folder: Path, machine: Machine, drivers: tuple[str, ...]) -> Path:
     site = CachedLibraries(_SOURCES.requirements, cache_dir() / "libraries", os.environ).site(PYTHON)
     for part, entries in (("driver", _SOURCES.driver_entries()), ("node", _SOURCES.node_entries(site))):
         path, _ = write_archive(folder, part, entries)
-        with tarfile.open(path) as archive:
-            archive.extractall(brought / part, filter="tar")
+        (brought / part).mkdir(parents=True)
+        subprocess.run(["tar", "-xf", str(path), "-C", str(brought / part)], check=True)
     core = Path(ansible.__file__).parent
     for place, source in {
         **{f"ansible/ansible/{name}": core / name for name in _ANSIBLE},

@@ -40,7 +40,7 @@ def main() -> None:
     _open_as(asked["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 1, 2)
     os.environ.update(asked["environment"])
     sys.argv = asked["command"]
-    gc.enable()  # as ansible-playbook has it; what is imported is left out by the callback
+    gc.enable()
     PlaybookCLI.cli_executor(sys.argv)
 
 
@@ -51,6 +51,7 @@ def _read_inventory(command: list[str]) -> NoReturn:
         _open_as(os.devnull, os.O_RDONLY, 0)
         from ansible.cli.inventory import InventoryCLI  # noqa: PLC0415 - here alone
 
+        gc.enable()
         InventoryCLI.cli_executor(command)
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else int(end.code is not None)

@@ -60,8 +60,9 @@ _LIMITS: Final = {
 
 def run(args: argparse.Namespace) -> int:
     """Print what a key means, with the keys below it; without one, the sections. With a name: of a pod, or a node."""
-    if args.name is not None or args.key.lower() in NEEDS_NAME:
-        args.key = args.key.lower().removesuffix("s")  # kubectl takes Pod, pods and Nodes, too
+    thing = args.key.lower().removesuffix("s")  # kubectl takes Pod, pods and Nodes, too
+    if args.name is not None or thing in NEEDS_NAME:
+        args.key = thing
         from provision.cli.look.explain_gpus import explain_thing  # noqa: PLC0415 - 300 ms
 
         return explain_thing(args)

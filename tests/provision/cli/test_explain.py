@@ -85,7 +85,7 @@ def test_an_unknown_key_is_told_with_the_nearest(key: str, near: str, capsys: py
         pytest.param(["pod"], "which pod?", id="no pod"),
         pytest.param(["pod", "train"], "which pod?", id="no namespace"),
         pytest.param(["pod", "team/"], "which pod?", id="no name"),
-        pytest.param(["Pods", "train"], "which pod?", id="as kubectl takes it"),
+        pytest.param(["Pods"], "which pod?", id="as kubectl takes it"),
         pytest.param(["driver", "n1"], "'n1' is of no use behind a key", id="a name behind a key"),
     ],
 )

@@ -141,17 +141,20 @@ def test_a_proxy_that_answers_in_the_receivers_place_is_told_its_host_alone(
     ],
     ids=["redirect", "credentials", "a body", "escape sequences"],
 )
+# Before 3.11.5, `HTTPConnection._tunnel` closes the socket to a proxy that refuses, and not what reads its answer.
+@pytest.mark.filterwarnings(r"ignore:unclosed <socket\.socket \[closed\]:ResourceWarning")
 def test_what_a_proxy_answers_leads_nowhere_and_is_not_repeated(answer: bytes, proxied: Callable[[int], None]) -> None:
     tap = Tap(lambda client: client.sendall(answer))
     with peers.peer(tap) as port:
         proxied(port)
         with pytest.raises(PostError) as failed:
             post(f"https://receiver.example{PATH}", BODY, SIGNED, deadline_s=2)
-        came = tap.all()
+        came, told = tap.all(), str(failed.value)
+        del failed  # with all that its traceback holds, while the warning is left out
 
     assert BODY not in came
-    assert str(failed.value).isprintable()
-    assert "secret" not in str(failed.value)
+    assert told.isprintable()
+    assert "secret" not in told
 
 
 @pytest.mark.parametrize("code", [301, 302, 303, 307, 308])

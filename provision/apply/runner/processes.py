@@ -18,6 +18,9 @@ import time
 from pathlib import Path
 
 _POLL_S = 0.05
+_BEGINNING_POLL_S = 0.001
+_BEGINS_S = 1.0
+_END_OF_ENVIRONMENT = 51 - 3  # env_end, among the fields from the state on
 _KILLED_S = 5.0  # a killed process may be in a call to a disk that does not answer
 _ENDED = ("Z", "X")
 
@@ -29,10 +32,29 @@ def find_processes(name: str, value: str, proc: Path = Path("/proc")) -> list[in
     for entry in proc.glob("[0-9]*"):
         pid = int(entry.name)
         with contextlib.suppress(OSError):  # gone meanwhile, or another user's
-            marked = wanted in (entry / "environ").read_bytes().split(b"\0")
+            marked = wanted in _environ(entry).split(b"\0")
             if marked and pid != os.getpid() and not _is_shared_connection(entry):
                 found.append(pid)
     return sorted(found)
+
+
+def _environ(entry: Path) -> bytes:
+    """Return a process's environment; of one that just begins a program, as soon as the kernel has put it there.
+
+    Raises OSError where there is no program: a kernel's thread, or what has ended.
+    """
+    if environ := (entry / "environ").read_bytes():
+        return environ
+    (entry / "exe").readlink()
+    deadline = time.monotonic() + _BEGINS_S
+    while _fields(entry)[_END_OF_ENVIRONMENT] == "0" and time.monotonic() < deadline:
+        time.sleep(_BEGINNING_POLL_S)
+    return (entry / "environ").read_bytes()
+
+
+def _fields(entry: Path) -> list[str]:
+    """Return what the kernel says of a process behind its name, its state first: proc_pid_stat(5) from (3) on."""
+    return (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
 
 
 def _is_shared_connection(entry: Path) -> bool:
@@ -67,8 +89,7 @@ def end_processes(name: str, value: str, *, grace_s: float, proc: Path = Path("/
 
 def _goes_on(entry: Path) -> bool:
     try:
-        state = (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
-        return state not in _ENDED and not _is_shared_connection(entry)
+        return _fields(entry)[0] not in _ENDED and not _is_shared_connection(entry)
     except (OSError, IndexError):  # gone
         return False
 

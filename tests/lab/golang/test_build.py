@@ -26,8 +26,9 @@ PROGRAM = replace(programs.containerd(), memory_bytes=0, disk_bytes=0)  # the st
 TOOLCHAIN = Toolchain("go", "go1.26.8", "amd64")
 BUILD = """
 from dataclasses import replace
+from functools import partial
 from lab.golang import build, programs
-print(build.ensure(replace(programs.containerd(), memory_bytes=0, disk_bytes=0), print))
+print(build.ensure(replace(programs.containerd(), memory_bytes=0, disk_bytes=0), partial(print, flush=True)))
 """
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import uuid
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,37 @@ def test_a_process_that_is_about_to_end_is_waited_for() -> None:
         process.stdout.readline()
         assert end_processes("MARK", value, grace_s=20) == 1
         assert process.poll() == -15
+
+
+def test_a_process_that_just_begins_its_program_is_found(tmp_path: Path) -> None:
+    """Between the end of the old program's memory and the new one's, there is nothing to read of either."""
+    entry = tmp_path / "101"
+    entry.mkdir()
+    (entry / "exe").symlink_to("/usr/bin/sleep")
+    (entry / "environ").touch()
+    (entry / "cmdline").write_bytes(b"sleep\0")
+    (entry / "stat").write_text(f"101 (sleep) R 1 {'0 ' * 50}")
+
+    def has_begun() -> None:
+        (entry / "environ").write_bytes(b"MARK=x\0")
+        (entry / "next").write_text(f"101 (sleep) S 1 {'7 ' * 50}")
+        (entry / "next").replace(entry / "stat")
+
+    begun = threading.Timer(0.1, has_begun)
+    begun.start()
+    assert find_processes("MARK", "x", tmp_path) == [101]
+    begun.join()
+
+
+@pytest.mark.parametrize("why", ["a kernel's thread", "begins for ever"])
+def test_what_has_no_environment_is_passed_over(tmp_path: Path, why: str) -> None:
+    entry = tmp_path / "101"
+    entry.mkdir()
+    (entry / "environ").touch()
+    (entry / "stat").write_text(f"101 (x) R 1 {'0 ' * 50}")
+    if why == "begins for ever":
+        (entry / "exe").symlink_to("/usr/bin/sleep")
+    assert find_processes("MARK", "x", tmp_path) == []
 
 
 def test_without_proc_nothing_is_found(tmp_path: Path) -> None:
